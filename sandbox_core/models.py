@@ -1,0 +1,188 @@
+"""What goes into a run and what comes out of it. Values only: no engine, no I/O.
+
+``to_plain`` / ``from_plain`` give and take dicts of JSON-like values (plus bytes and open
+files), because two copies of this module may meet in one process: each pasted plugin holds
+its own, and only plain values may cross between them.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any, Self
+
+from sandbox_core.errors import InvalidRequest
+from sandbox_core.limits import Limits
+from sandbox_core.outcome import Outcome
+
+__all__ = [
+    "InputFile",
+    "KeptText",
+    "OnEvent",
+    "OutputFile",
+    "RunEvent",
+    "RunRequest",
+    "RunResult",
+    "SkippedFile",
+    "Step",
+    "new_run_id",
+]
+
+
+def new_run_id() -> str:
+    """A fresh id of 16 hex digits for one run."""
+    return secrets.token_hex(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One program of a run: a language name or alias, and its source text."""
+
+    language: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file placed in the work folder: a relative name and its whole content."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none."""
+
+    steps: tuple[Step, ...]
+    files: tuple[InputFile, ...] = ()
+    stdin: bytes = b""
+    limits: Limits = field(default_factory=Limits)
+    run_id: str = field(default_factory=new_run_id)
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise InvalidRequest("There is no code to run.")
+
+    def to_plain(self) -> dict[str, Any]:
+        """This request as plain values; the inverse of from_plain."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """A request from what to_plain gave. Raises InvalidRequest as the constructors do."""
+        return cls(
+            steps=tuple(Step(**step) for step in plain["steps"]),
+            files=tuple(InputFile(**file) for file in plain["files"]),
+            stdin=plain["stdin"],
+            limits=Limits(**plain["limits"]),
+            run_id=plain["run_id"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptText:
+    """Cleaned text of which, when it was long, only the head and the tail were kept.
+
+    ``omitted`` counts the UTF-8 bytes left out between ``head`` and ``tail``.
+    """
+
+    head: str = ""
+    tail: str = ""
+    omitted: int = 0
+
+    def __str__(self) -> str:
+        if not self.omitted:
+            return self.head + self.tail
+        return f"{self.head}\n[… {self.omitted} bytes left out …]\n{self.tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened while a run was under way.
+
+    ``kind`` is ``started`` (a step's program runs) or ``text`` (cleaned output of ``stream``,
+    ``stdout`` or ``stderr``; a carriage return in it means: the current line starts anew).
+    """
+
+    kind: str
+    step: int = 0
+    stream: str = ""
+    text: str = ""
+
+
+OnEvent = Callable[[RunEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A regular file that the run made or changed. ``content`` is an unlinked temporary file,
+    positioned at its start; it is gone when closed. ``size`` is in bytes."""
+
+    name: str
+    size: int
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """Something in the work folder that was not brought back, and the reason in words."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
+
+    ``output`` holds stdout and stderr in the order in which the guest saw them.
+    ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
+    ``failed_step`` is the index of the step that ended the run early.
+    ``evidence`` names what really ran it (kernel text, engine, image), for logs and doctors.
+    """
+
+    run_id: str
+    outcome: Outcome
+    message: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: KeptText = KeptText()
+    stderr: KeptText = KeptText()
+    output: KeptText = KeptText()
+    value: str | None = None
+    files: tuple[OutputFile, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    total_seconds: float = 0.0
+    failed_step: int | None = None
+    evidence: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shell_exit_code(self) -> int | None:
+        """Exit status as a shell tells it: 128 + signal for a killed program."""
+        return self.exit_code if self.signal is None else 128 + self.signal
+
+    def to_plain(self) -> dict[str, Any]:
+        """This result as plain values (and open files); the inverse of from_plain."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain["outcome"] = str(self.outcome)
+        for name in ("stdout", "stderr", "output"):
+            plain[name] = asdict(plain[name])
+        plain["files"] = [
+            {"name": file.name, "size": file.size, "content": file.content}
+            for file in self.files
+        ]
+        plain["skipped"] = [asdict(entry) for entry in self.skipped]
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """A result from what to_plain gave."""
+        values = dict(plain)
+        values["outcome"] = Outcome(plain["outcome"])
+        for name in ("stdout", "stderr", "output"):
+            values[name] = KeptText(**plain[name])
+        values["files"] = tuple(OutputFile(**file) for file in plain["files"])
+        values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
+        return cls(**values)
