@@ -1,0 +1,88 @@
+# The network bridge of the sandbox host, and the firewall rules around it. Sourced by
+# scripts/sandbox-host, which calls ensure_bridge, remember_firewall and remove_network.
+# shellcheck shell=bash
+
+readonly BRIDGE=${SANDBOX_HOST_BRIDGE:-runcode0}
+readonly ADDRESS=${SANDBOX_HOST_ADDRESS:-10.218.0.1/24}
+readonly BRIDGE_OWNER=sandbox-host:$HOST_DIR
+readonly FIREWALL_BEFORE=$HOST_DIR/firewall-before
+
+# The bridge says by its alias whose it is, so that `down` needs no settings and never takes
+# another's.
+owner_of() { cat "/sys/class/net/$1/ifalias" 2>/dev/null || true; }
+
+our_bridge() {
+  grep -lxF "$BRIDGE_OWNER" /sys/class/net/*/ifalias 2>/dev/null | cut -d/ -f5
+}
+
+ensure_bridge() {
+  if [ ! -e "/sys/class/net/$BRIDGE" ]; then
+    check_address_is_free
+    ip link add "$BRIDGE" type bridge
+    ip link set "$BRIDGE" alias "$BRIDGE_OWNER"
+    ip address add "$ADDRESS" dev "$BRIDGE"
+  elif [ "$(owner_of "$BRIDGE")" != "$BRIDGE_OWNER" ]; then
+    local owner
+    owner=$(owner_of "$BRIDGE")
+    die "the network interface $BRIDGE belongs to ${owner:-others}: set SANDBOX_HOST_BRIDGE \
+and SANDBOX_HOST_ADDRESS to unused ones."
+  fi
+  ip link set "$BRIDGE" up
+}
+
+check_address_is_free() {
+  local routes
+  routes=$(ip -4 route show root "$ADDRESS" && ip -4 route show match "$ADDRESS")
+  routes=$(sed '/^default/d' <<<"$routes")
+  [ -z "$routes" ] || die "the network $ADDRESS is in use ($(head -1 <<<"$routes" | xargs)): \
+set SANDBOX_HOST_ADDRESS to an unused one, e.g. 10.219.0.1/24."
+}
+
+# Docker's chains are shared by all engines of the machine. If there are none yet, ours makes
+# them, and changes the policy for forwarded packets: note what to go back to.
+remember_firewall() {
+  iptables -t nat -n -L DOCKER &>/dev/null && return
+  echo "$(iptables -S FORWARD | sed -n 's/^-P FORWARD //p')" \
+    "$(cat /proc/sys/net/ipv4/ip_forward)" >"$FIREWALL_BEFORE"
+}
+
+# usage: delete_rules TABLE PATTERN
+delete_rules() {
+  iptables -t "$1" -S 2>/dev/null | sed -nE "/$2/s/^-A/-D/p" | xargs -r -L1 iptables -t "$1"
+}
+
+remove_docker_chains() {
+  local table chain
+  for table in filter nat raw; do
+    delete_rules "$table" '-j DOCKER'
+    for chain in $(iptables -t "$table" -S | sed -nE 's/^-N (DOCKER.*)/\1/p'); do
+      iptables -t "$table" -F "$chain"
+      iptables -t "$table" -X "$chain"
+    done
+  done
+}
+
+another_engine_runs() { grep -qsx dockerd /proc/[0-9]*/comm; }
+
+restore_firewall() {
+  [ -e "$FIREWALL_BEFORE" ] || return 0
+  another_engine_runs && return
+  local policy ip_forward
+  read -r policy ip_forward <"$FIREWALL_BEFORE"
+  remove_docker_chains
+  iptables -P FORWARD "$policy"
+  echo "$ip_forward" >/proc/sys/net/ipv4/ip_forward
+  rm "$FIREWALL_BEFORE"
+}
+
+remove_network() {
+  local found table
+  found=$(our_bridge)
+  if [ -n "$found" ]; then
+    for table in filter nat raw; do
+      delete_rules "$table" "-[io] $found( |\$)"
+    done
+    ip link delete "$found"
+  fi
+  restore_firewall
+}
