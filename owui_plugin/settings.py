@@ -1,0 +1,297 @@
+"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+
+A valve is checked by pydantic when an administrator saves it. A variable of the environment
+is checked when it is used: an error while the plugin loads would make Open WebUI switch the
+plugin off, and nobody would read why.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from sandbox_core.errors import InvalidRequest
+from sandbox_core.limits import LimitRecord, Limits, limit_records
+
+__all__ = [
+    "LIMIT_OF_VALVE",
+    "ActionValves",
+    "CommonValves",
+    "EveryValve",
+    "PersonalValves",
+    "Settings",
+    "SettingsError",
+    "SharedSettings",
+    "ToolValves",
+    "describe_allowed",
+    "environment_name",
+    "resolve_settings",
+]
+
+_ENVIRONMENT_PREFIX = "RUN_CODE_"
+# Open WebUI itself reads this one, to sort the buttons; we never see its use.
+_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
+
+_settings_log = logging.getLogger("run_code.settings")
+_limit_by_name = {record.name: record for record in limit_records()}
+_names_warned_about: set[str] = set()
+
+
+class SettingsError(InvalidRequest):
+    """A variable of the environment has a value that its setting does not allow."""
+
+
+def _limit_valve(limit: str) -> Any:
+    """A valve for the limit of this name, with the limit's own default, range and words."""
+    record = _limit_by_name[limit]
+    return Field(
+        default=record.default,
+        ge=record.low,
+        le=record.high,
+        description=_limit_description(record),
+        json_schema_extra={"limit": limit},
+    )
+
+
+def _limit_description(record: LimitRecord) -> str:
+    unit = f" {record.unit}" if record.unit else ""
+    text = record.text[0].upper() + record.text[1:]
+    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
+
+
+class CommonValves(BaseModel):
+    """The valves of both plugins: where code runs, what a run may use, how many may run."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    docker_host: str = Field(
+        default="",
+        pattern=r"^$|^[a-z+]+://\S+$",
+        description=(
+            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+        ),
+    )
+    runtime: str = Field(
+        default="runsc",
+        min_length=1,
+        description="Name of the gVisor runtime in the Docker Engine.",
+    )
+    image: str = Field(
+        default="run-code-python:latest",
+        min_length=1,
+        description="Image of the sandboxes. It must have `python3`.",
+    )
+    pull_missing_image: bool = Field(
+        default=False,
+        description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    timeout_seconds: float = _limit_valve("seconds")
+    memory_mb: int = _limit_valve("memory_mib")
+    cpus: float = _limit_valve("cpus")
+    processes: int = _limit_valve("processes")
+    open_files: int = _limit_valve("open_files")
+    work_folder_mb: int = _limit_valve("work_mib")
+    tmp_mb: int = _limit_valve("tmp_mib")
+    shm_mb: int = _limit_valve("shm_mib")
+    output_kept_kb: int = _limit_valve("kept_output_kib")
+    output_limit_mb: int = _limit_valve("output_mib")
+    max_files: int = _limit_valve("files")
+    max_file_mb: int = _limit_valve("file_mib")
+    max_concurrent_runs: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Runs at one time in each worker process of Open WebUI. Others wait.",
+    )
+    max_concurrent_runs_per_user: int = Field(
+        default=2,
+        ge=1,
+        le=256,
+        description="Runs of one user at one time in each worker process.",
+    )
+    max_waiting_runs: int = Field(
+        default=50,
+        ge=0,
+        le=10000,
+        description="Runs that may wait in each worker process. More are refused.",
+    )
+
+
+class ActionValves(CommonValves):
+    """The valves of the Run code button."""
+
+    shown_output_kb: int = Field(
+        default=64,
+        ge=1,
+        le=1024,
+        description="Output put under the answer, in KiB: its start and its end.",
+    )
+    show_button_status: bool = Field(
+        default=True,
+        description="Show what the run is doing above the answer.",
+    )
+    priority: int = Field(
+        default=0,
+        description="Place of the button among others: lower comes first.",
+    )
+
+
+class ToolValves(CommonValves):
+    """The valves of the run_code tool."""
+
+    model_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description="Output given to the model, in KiB: its start and its end.",
+    )
+
+
+class EveryValve(ActionValves, ToolValves):
+    """All valves of both plugins: what the environment may set, and what the docs list."""
+
+
+class PersonalValves(BaseModel):
+    """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    timeout_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["seconds"].high,
+        description="Your own time limit in seconds; 0: the administrator's.",
+    )
+    memory_mb: int = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["memory_mib"].high,
+        description="Your own memory limit in MiB; 0: the administrator's.",
+    )
+
+    @field_validator("timeout_seconds")
+    @classmethod
+    def _check_timeout(cls, value: float) -> float:
+        return _zero_or_allowed(value, _limit_by_name["seconds"])
+
+    @field_validator("memory_mb")
+    @classmethod
+    def _check_memory(cls, value: int) -> int:
+        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
+
+
+def _zero_or_allowed(value: float, record: LimitRecord) -> float:
+    if value and value < record.low:
+        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSettings:
+    """What shapes the one runtime of the process: its engine and its queues.
+
+    Two plugins with equal ``key`` may share a runtime.
+    """
+
+    docker_host: str
+    runtime: str
+    image: str
+    pull_missing_image: bool
+    max_concurrent_runs: int
+    max_concurrent_runs_per_user: int
+    max_waiting_runs: int
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """These settings as plain values, equal in every copy of this module."""
+        return astuple(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force for one call: plain, checked, and hashable.
+
+    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
+    """
+
+    shared: SharedSettings
+    limits: Limits
+    shown_output_kb: int
+    model_output_kb: int
+    show_button_status: bool
+
+
+def resolve_settings(
+    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
+) -> Settings:
+    """The settings in force; called by both plugins at the start of each call.
+
+    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
+    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
+    the variable, its value and what is allowed, when a variable cannot be used.
+    """
+    _warn_of_unknown_names(environ)
+    values = EveryValve(**valves.model_dump()).model_dump()
+    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
+        if text := environ.get(environment_name(name), "").strip():
+            values[name] = _environment_value(name, text)
+    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
+    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
+    return Settings(
+        shared=SharedSettings(
+            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
+        ),
+        limits=limits.lowered(
+            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
+        ),
+        shown_output_kb=values["shown_output_kb"],
+        model_output_kb=values["model_output_kb"],
+        show_button_status=values["show_button_status"],
+    )
+
+
+def environment_name(valve: str) -> str:
+    """The variable that overrides a valve; empty when none does."""
+    return "" if valve in _NOT_FROM_ENVIRONMENT else _ENVIRONMENT_PREFIX + valve.upper()
+
+
+def describe_allowed(valve: str) -> str:
+    """In words, what values a valve takes: for errors and for the docs."""
+    schema = _SCHEMAS[valve]
+    if schema["type"] == "boolean":
+        return "true or false"
+    if schema["type"] == "string":
+        return "an address with a scheme" if "pattern" in schema else "text"
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    if "minimum" not in schema:
+        return kind
+    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+
+
+def _environment_value(name: str, text: str) -> Any:
+    try:
+        return getattr(EveryValve.model_validate({name: text}), name)
+    except ValidationError as error:
+        # A text may be an address, which has no place in a chat; a number is no secret.
+        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
+        raise SettingsError(
+            f"The environment variable {environment_name(name)} must be "
+            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
+            detail=str(error),
+        ) from None
+
+
+def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
+    known = {environment_name(name) for name in EveryValve.model_fields}
+    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
+    for name in sorted(ours - known - _names_warned_about):
+        _names_warned_about.add(name)
+        _settings_log.warning("The environment variable %s is no setting here.", name)
+
+
+_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
+# Each valve that sets a limit, with the limit's name.
+LIMIT_OF_VALVE: dict[str, str] = {
+    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
+}

@@ -1,0 +1,196 @@
+"""Valves and the environment: defaults, ranges, precedence, and errors that can be read."""
+
+import logging
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from owui_plugin.settings import (
+    LIMIT_OF_VALVE,
+    ActionValves,
+    EveryValve,
+    PersonalValves,
+    Settings,
+    SettingsError,
+    ToolValves,
+    describe_allowed,
+    environment_name,
+    resolve_settings,
+)
+from sandbox_core.errors import InvalidRequest
+from sandbox_core.limits import Limits, limit_records
+
+SETTABLE = [name for name in EveryValve.model_fields if environment_name(name)]
+
+
+def resolved(valves=None, user_valves=None, **environ):
+    return resolve_settings(valves or ActionValves(), user_valves, environ)
+
+
+def test_defaults_are_those_of_the_limits():
+    assert resolved().limits == Limits()
+
+
+def test_every_limit_has_one_valve():
+    assert sorted(LIMIT_OF_VALVE.values()) == sorted(r.name for r in limit_records())
+
+
+@pytest.mark.parametrize("valve", LIMIT_OF_VALVE)
+def test_limit_valves_take_exactly_the_range_of_their_limit(valve):
+    record = next(r for r in limit_records() if r.name == LIMIT_OF_VALVE[valve])
+    for value in (record.low, record.high):
+        limits = resolved(ActionValves(**{valve: value})).limits
+        assert getattr(limits, record.name) == value
+    for value in (record.low - 1, record.high + 1):
+        with pytest.raises(ValidationError):
+            ActionValves(**{valve: value})
+
+
+def test_valves_are_what_open_webui_can_show():
+    for model in (ActionValves, ToolValves, PersonalValves):
+        schema = model.model_json_schema()
+        assert "$defs" not in schema
+        for name, entry in schema["properties"].items():
+            assert entry["type"] in ("string", "integer", "number", "boolean"), name
+            assert entry["description"].endswith("."), name
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"timeout_seconds": 0}, "greater than or equal to 0.1"),
+        ({"memory_mb": "lots"}, "valid integer"),
+        ({"cpus": float("nan")}, "cpus"),
+        ({"image": "  "}, "at least 1 character"),
+        ({"docker_host": "/var/run/docker.sock"}, "match pattern"),
+        ({"max_concurrent_runs": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_bad_valve_is_refused_with_the_reason(values, reason):
+    with pytest.raises(ValidationError, match=reason):
+        ActionValves(**values)
+
+
+def test_settings_of_each_plugin():
+    action = resolved(ActionValves(shown_output_kb=9, show_button_status=False))
+    assert (action.shown_output_kb, action.show_button_status) == (9, False)
+    tool = resolved(ToolValves(model_output_kb=3))
+    assert (tool.model_output_kb, tool.shown_output_kb) == (3, 64)
+
+
+def test_environment_wins():
+    settings = resolved(
+        ActionValves(memory_mb=100, image="a"),
+        RUN_CODE_MEMORY_MB="64",
+        RUN_CODE_IMAGE=" b:1 \n",
+        RUN_CODE_PULL_MISSING_IMAGE="yes",
+        RUN_CODE_RUNTIME="",
+    )
+    assert settings.limits.memory_mib == 64
+    assert settings.shared.image == "b:1"
+    assert settings.shared.pull_missing_image is True
+    assert settings.shared.runtime == "runsc"
+
+
+def test_environment_error_names_variable_value_and_range():
+    with pytest.raises(SettingsError) as caught:
+        resolved(RUN_CODE_MEMORY_MB="lots")
+    assert isinstance(caught.value, InvalidRequest)
+    assert str(caught.value) == (
+        "The environment variable RUN_CODE_MEMORY_MB must be a whole number from 32 to "
+        "65536, not “lots”. Ask your administrator to correct it."
+    )
+
+
+def test_address_in_the_environment_is_not_told_to_people():
+    with pytest.raises(SettingsError) as caught:
+        resolved(RUN_CODE_DOCKER_HOST="secret@host")
+    assert "RUN_CODE_DOCKER_HOST must be an address" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "secret" in caught.value.detail
+
+
+def test_bad_environment_does_not_touch_the_making_of_valves(monkeypatch):
+    monkeypatch.setenv("RUN_CODE_MEMORY_MB", "lots")
+    assert ActionValves().memory_mb == Limits().memory_mib
+
+
+def test_priority_is_no_variable(caplog):
+    assert environment_name("priority") == ""
+    resolved(RUN_CODE_PRIORITY="first")
+    assert "RUN_CODE_PRIORITY" in caplog.text
+
+
+def test_unknown_variable_is_warned_of_once(caplog):
+    with caplog.at_level(logging.WARNING, "run_code.settings"):
+        for _ in range(2):
+            resolved(RUN_CODE_MEMROY_MB="1", OTHER="x", RUN_CODE_MODEL_OUTPUT_KB="1")
+    assert [record.getMessage() for record in caplog.records] == [
+        "The environment variable RUN_CODE_MEMROY_MB is no setting here."
+    ]
+
+
+def test_person_lowers_and_never_raises():
+    admin = ActionValves(timeout_seconds=20, memory_mb=200)
+    own = PersonalValves(timeout_seconds=60, memory_mb=100)
+    limits = resolved(admin, own).limits
+    assert (limits.seconds, limits.memory_mib) == (20, 100)
+    assert resolved(admin, PersonalValves()).limits == resolved(admin).limits
+
+
+@pytest.mark.parametrize("values", [{"timeout_seconds": 0.01}, {"memory_mb": 3}])
+def test_person_cannot_go_below_what_a_limit_allows(values):
+    with pytest.raises(ValidationError, match="use 0, or at least"):
+        PersonalValves(**values)
+
+
+@given(
+    st.builds(PersonalValves, timeout_seconds=st.just(0) | st.floats(0.1, 3600)),
+    st.floats(0.1, 3600),
+)
+def test_personal_time_limit_is_never_above_the_administrators(own, seconds):
+    admin = ToolValves(timeout_seconds=seconds)
+    assert resolved(admin, own).limits.seconds <= admin.timeout_seconds
+
+
+@given(
+    st.sampled_from(SETTABLE),
+    st.text(max_size=12) | st.floats().map(str) | st.integers().map(str),
+)
+def test_any_text_in_the_environment_gives_settings_or_a_readable_error(name, text):
+    variable = environment_name(name)
+    try:
+        said = resolved(**{variable: text})
+    except SettingsError as error:
+        said = str(error)
+    readable = f"{variable} must be {describe_allowed(name)}"
+    assert isinstance(said, Settings) or readable in said
+
+
+def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
+    base = resolved().shared.key
+    assert base == resolved(ToolValves()).shared.key
+    assert (
+        base == resolved(ActionValves(timeout_seconds=1, shown_output_kb=1)).shared.key
+    )
+    other = ActionValves(
+        docker_host="tcp://host:1",
+        runtime="r",
+        image="i",
+        pull_missing_image=True,
+        max_concurrent_runs=1,
+        max_concurrent_runs_per_user=1,
+        max_waiting_runs=1,
+    )
+    changed = resolved(other).shared.key
+    assert all(ours != theirs for ours, theirs in zip(base, changed, strict=True))
+    assert {type(value) for value in base} <= {str, bool, int}
+    assert hash(resolved()) == hash(resolved())
+
+
+def test_shared_settings_are_valves():
+    names = {entry.name for entry in fields(resolved().shared)}
+    assert names < EveryValve.model_fields.keys()
