@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from sandbox_core.errors import InvalidRequest
 
-__all__ = ["LANGUAGES", "Language", "SelfTest", "find_language", "language_named"]
+__all__ = [
+    "LANGUAGES",
+    "Language",
+    "SelfTest",
+    "find_interpreter",
+    "find_language",
+    "find_transcript",
+    "language_named",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +32,12 @@ class Language:
     """How one language is recognised, written to a file, and run.
 
     ``argv`` is the command before the file name. ``joins``: consecutive blocks are joined
-    into one program, as a reader expects of an interpreted language. ``transcripts`` are the
-    fence words whose blocks hold prompts and output; ``prompts`` finds a prompted line there
-    (group 1 is the command) and ``continuation`` its following lines. ``line_reference``
-    finds the program's own line numbers (group 1) in its error output. A file with
-    ``module_pattern`` in its code is named ``module_file_name`` instead.
+    into one program, as a reader expects of an interpreted language. ``interpreters`` are
+    the program names that may stand in a ``#!`` line. ``transcripts`` are the fence words
+    whose blocks hold prompts and output; ``prompts`` finds a prompted line there (group 1 is
+    the command) and ``continuation`` its following lines (group 1 likewise).
+    ``line_reference`` finds the program's own line numbers (group 1) in its error output. A
+    file with ``module_pattern`` in its code is named ``module_file_name`` instead.
     """
 
     name: str
@@ -65,10 +74,22 @@ PYTHON = Language(
     self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
     launched=True,
     interpreters=("python", "python3"),
-    transcripts=("pycon", "python-console", "python-repl"),
-    prompts=r"^>>> ?(.*)$",
+    transcripts=("pycon", "python-console", "python-repl", "doctest"),
+    prompts=r"^>>>(?: (.*))?$",
     continuation=r"^\.\.\.(?: (.*))?$",
     line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
+)
+
+# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
+# prompt counts where a user, a folder or a shell name stands before it.
+_SHELL_PROMPT = (
+    r"^(?:\([\w.-]+\) ?)?"
+    r"(?:\$"
+    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
+    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
+    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
+    r"|(?:ba|z)?sh-[\d.]+[$#])"
+    r"(?: (.*))?$"
 )
 
 BASH = Language(
@@ -78,11 +99,20 @@ BASH = Language(
     file_name="main.sh",
     argv=("bash",),
     version_argv=("bash", "--version"),
-    self_test=SelfTest('for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"),
+    self_test=SelfTest(
+        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
+    ),
     interpreters=("bash", "sh", "dash", "zsh", "ksh"),
-    transcripts=("console", "shell-session", "shellsession", "sh-session", "bash-session"),
-    prompts=r"^(?:[\w.-]+@[\w.-]+:[^\s$#%]*|\([^)\n]*\) ?)?[$%#] (.*)$",
-    continuation=r"^> (.*)$",
+    transcripts=(
+        "console",
+        "shell-session",
+        "shellsession",
+        "sh-session",
+        "bash-session",
+        "terminal",
+    ),
+    prompts=_SHELL_PROMPT,
+    continuation=r"^>(?: (.*))?$",
     line_reference=r"main\.sh: line (\d+)",
 )
 
@@ -93,11 +123,17 @@ JAVASCRIPT = Language(
     file_name="main.js",
     argv=("node",),
     version_argv=("node", "--version"),
-    self_test=SelfTest("console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"),
+    self_test=SelfTest(
+        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
+    ),
     interpreters=("node", "nodejs"),
     line_reference=r"main\.m?js:(\d+)",
     module_file_name="main.mjs",
-    module_pattern=r"^\s*(?:import\s+[\w*{'\"]|export\s+[\w*{]|(?:const|let|var)\s.*=\s*await\s|await\s)",
+    module_pattern=(
+        # At the left margin only: `await` inside a function says nothing about the file.
+        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w"
+        r"|(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
+    ),
 )
 
 LANGUAGES = (PYTHON, BASH, JAVASCRIPT)
@@ -107,7 +143,16 @@ _BY_WORD = {
     for language in LANGUAGES
     for word in (language.name, *language.aliases)
 }
+_BY_TRANSCRIPT = {
+    word: language for language in LANGUAGES for word in language.transcripts
+}
+_BY_INTERPRETER = {
+    word: language for language in LANGUAGES for word in language.interpreters
+}
 _VERSIONED = re.compile(r"([a-z]+)\d+(?:\.\d+)*")
+_INTERPRETER_LINE = re.compile(
+    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
+)
 
 
 def find_language(word: str) -> Language | None:
@@ -115,11 +160,19 @@ def find_language(word: str) -> Language | None:
 
     A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
     """
-    lowered = word.strip().lower()
-    if lowered in _BY_WORD:
-        return _BY_WORD[lowered]
-    versioned = _VERSIONED.fullmatch(lowered)
-    return _BY_WORD.get(versioned[1]) if versioned else None
+    return _find_word(_BY_WORD, word)
+
+
+def find_transcript(word: str) -> Language | None:
+    """The language whose prompts a fence word announces (``console``), case-blind."""
+    return _BY_TRANSCRIPT.get(word.strip().lower())
+
+
+def find_interpreter(code: str) -> Language | None:
+    """The language of the ``#!`` line that the code begins with; None when there is none
+    or its interpreter is not known here."""
+    line = _INTERPRETER_LINE.match(code)
+    return _find_word(_BY_INTERPRETER, line[1]) if line else None
 
 
 def language_named(word: str) -> Language:
@@ -127,5 +180,15 @@ def language_named(word: str) -> Language:
     language = find_language(word)
     if language is None:
         names = ", ".join(entry.name for entry in LANGUAGES)
-        raise InvalidRequest(f"There is no language “{word[:40]}” here. Use one of: {names}.")
+        raise InvalidRequest(
+            f"There is no language “{word[:40]}” here. Use one of: {names}."
+        )
     return language
+
+
+def _find_word(table: dict[str, Language], word: str) -> Language | None:
+    lowered = word.strip().lower()
+    if lowered in table:
+        return table[lowered]
+    versioned = _VERSIONED.fullmatch(lowered)
+    return table.get(versioned[1]) if versioned else None

@@ -1,7 +1,7 @@
 """The limits of one run: a validated value, and one record per limit for docs and valves."""
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from sandbox_core.errors import InvalidRequest
 
@@ -77,7 +77,9 @@ class Limits:
 
     def lowered(self, **wanted: float) -> Self:
         """These limits with each wanted one that is lower; a higher one changes nothing."""
-        lower = {name: min(getattr(self, name), value) for name, value in wanted.items()}
+        lower = {
+            name: min(getattr(self, name), value) for name, value in wanted.items()
+        }
         return replace(self, **lower)
 
 
@@ -88,9 +90,14 @@ def limit_records() -> tuple[LimitRecord, ...]:
 
 def _check_limit(record: LimitRecord, value: object) -> None:
     whole = isinstance(record.default, int) and record.unit not in ("s", "CPUs")
-    kinds = (int,) if whole else (int, float)
-    wrong_kind = isinstance(value, bool) or not isinstance(value, kinds)
-    if wrong_kind or not record.low <= value <= record.high:
+    number = (
+        value
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else None
+    )
+    if whole and isinstance(number, float):
+        number = None
+    if number is None or not record.low <= number <= record.high:
         kind = "a whole number" if whole else "a number"
         unit = f" {record.unit}" if record.unit else ""
         raise InvalidRequest(
@@ -102,7 +109,7 @@ def _check_limit(record: LimitRecord, value: object) -> None:
 _LIMIT_RECORDS = tuple(
     LimitRecord(
         name=entry.name,
-        default=entry.default,
+        default=cast(float, entry.default),
         low=entry.metadata["low"],
         high=entry.metadata["high"],
         unit=entry.metadata["unit"],

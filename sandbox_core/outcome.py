@@ -75,10 +75,7 @@ def _oom_ended_it(seen: Evidence) -> bool:
 def describe_outcome(outcome: Outcome, seen: Evidence, limits: Limits) -> str:
     """One plain sentence for people and models; empty when all went well."""
     if outcome is Outcome.FAILED:
-        if seen.signal is not None:
-            name = signal_name(seen.signal)
-            return f"The program was killed by signal {seen.signal} ({name})."
-        return f"The program failed with exit code {seen.exit_code}."
+        return _describe_failure(seen)
     sentences = {
         Outcome.OK: "",
         Outcome.SANDBOX_ERROR: seen.error
@@ -105,6 +102,15 @@ def describe_outcome(outcome: Outcome, seen: Evidence, limits: Limits) -> str:
         ),
     }
     return sentences[outcome]
+
+
+def _describe_failure(seen: Evidence) -> str:
+    if seen.signal is not None:
+        name = signal_name(seen.signal)
+        return f"The program was killed by signal {seen.signal} ({name})."
+    if seen.exit_code is None:
+        return "The program failed."
+    return f"The program failed with exit code {seen.exit_code}."
 
 
 def signal_name(number: int) -> str:

@@ -1,0 +1,205 @@
+"""Command line of the sandbox core: run a program, or look at what this host can do.
+
+python -m sandbox_core run --language python FILE|-     streams the output
+python -m sandbox_core doctor                           proves that runs work here
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from sandbox_core.doctor import examine
+from sandbox_core.engines.base import CancelToken
+from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.errors import SandboxError
+from sandbox_core.languages import LANGUAGES, find_language
+from sandbox_core.limits import Limits
+from sandbox_core.models import InputFile, RunEvent, RunRequest, RunResult, Step
+from sandbox_core.outcome import Outcome
+from sandbox_core.runner import LocalRunner
+
+_DEFAULT_IMAGE = os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
+_EXIT_CODES = {
+    Outcome.TIMEOUT: 124,
+    Outcome.SANDBOX_ERROR: 125,
+    Outcome.CANCELLED: 130,
+}
+_KILLED = 137
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except SandboxError as error:
+        print(f"sandbox_core: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m sandbox_core", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(required=True)
+    run = commands.add_parser("run", help="run a program in a fresh sandbox")
+    run.set_defaults(command=_run)
+    run.add_argument(
+        "program", metavar="FILE|-", help="the program; - reads it from stdin"
+    )
+    names = ", ".join(language.name for language in LANGUAGES)
+    run.add_argument(
+        "--language", help=f"one of {names}; default: by the file's ending"
+    )
+    run.add_argument("--stdin", metavar="FILE", help="what the program reads as stdin")
+    run.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="place it in the work folder",
+    )
+    run.add_argument("--out", metavar="FOLDER", help="put the files that it makes here")
+    run.add_argument(
+        "--json", action="store_true", help="print one JSON object at the end"
+    )
+    for entry in fields(Limits):
+        flag = "--" + entry.name.replace("_", "-")
+        kind = float if entry.name in ("seconds", "cpus") else int
+        run.add_argument(flag, type=kind, metavar="N", help=entry.metadata["text"])
+    doctor = commands.add_parser("doctor", help="check this host, by running things")
+    doctor.set_defaults(command=_doctor)
+    doctor.add_argument(
+        "--json", action="store_true", help="print the findings as JSON"
+    )
+    for command in (run, doctor):
+        command.add_argument("--engine", choices=["docker"], default="docker")
+        command.add_argument(
+            "--image", default=_DEFAULT_IMAGE, help="the sandbox image"
+        )
+        command.add_argument(
+            "--runtime", default="runsc", help="Docker's name for gVisor"
+        )
+    return parser
+
+
+def _engine(options: argparse.Namespace) -> DockerEngine:
+    return DockerEngine(image=options.image, runtime=options.runtime)
+
+
+def _run(options: argparse.Namespace) -> int:
+    request = _request(options)
+    cancel = CancelToken()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: cancel.cancel())
+    runner = LocalRunner(_engine(options), options.image, options.runtime)
+    try:
+        result = runner.run(request, None if options.json else _show_event, cancel)
+    finally:
+        runner.close()
+    if options.out:
+        _save_files(result, Path(options.out))
+    if options.json:
+        print(json.dumps(_as_json(result), ensure_ascii=False))
+    else:
+        _show_end(result)
+    return _exit_code(result)
+
+
+def _request(options: argparse.Namespace) -> RunRequest:
+    try:
+        return RunRequest(
+            steps=(Step(_language_of(options), _read_program(options.program)),),
+            files=tuple(
+                InputFile(Path(name).name, Path(name).read_bytes())
+                for name in options.file
+            ),
+            stdin=Path(options.stdin).read_bytes() if options.stdin else b"",
+            limits=replace(
+                Limits(),
+                **{
+                    entry.name: getattr(options, entry.name)
+                    for entry in fields(Limits)
+                    if getattr(options, entry.name) is not None
+                },
+            ),
+        )
+    except OSError as error:
+        raise SandboxError(f"{error.filename}: {error.strerror}.") from error
+
+
+def _language_of(options: argparse.Namespace) -> str:
+    if options.language:
+        return str(options.language)
+    ending = Path(options.program).suffix.lstrip(".")
+    if find_language(ending) is None:
+        raise SandboxError("Say what language this is, with --language.")
+    return ending
+
+
+def _read_program(name: str) -> str:
+    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _show_event(event: RunEvent) -> None:
+    if event.kind == "text":
+        target = sys.stdout if event.stream == "stdout" else sys.stderr
+        target.write(event.text)
+        target.flush()
+
+
+def _show_end(result: RunResult) -> None:
+    for line in (result.message, *result.notes):
+        if line:
+            print(line, file=sys.stderr)
+    for file in result.files:
+        print(f"made: {file.name} ({file.size} bytes)", file=sys.stderr)
+    for entry in result.skipped:
+        print(f"not kept: {entry.name or 'files'}: {entry.reason}", file=sys.stderr)
+
+
+def _save_files(result: RunResult, folder: Path) -> None:
+    for file in result.files:
+        target = folder / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as sink:
+            while chunk := file.content.read(1 << 18):
+                sink.write(chunk)
+
+
+def _as_json(result: RunResult) -> dict[str, Any]:
+    plain = result.to_plain()
+    for name in ("stdout", "stderr", "output"):
+        plain[f"{name}_omitted_bytes"] = plain[name]["omitted"]
+        plain[name] = str(getattr(result, name))
+    plain["files"] = [{"name": file.name, "size": file.size} for file in result.files]
+    return plain
+
+
+def _exit_code(result: RunResult) -> int:
+    """The program's own exit code; when it did not end by itself, what shells would say."""
+    if result.outcome in _EXIT_CODES:
+        return _EXIT_CODES[result.outcome]
+    code = result.shell_exit_code
+    return _KILLED if code is None else code
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    findings = examine(_engine(options), options.image, options.runtime)
+    if options.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
+            if finding.mend:
+                print(f"      mend it: {finding.mend}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

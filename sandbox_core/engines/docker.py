@@ -1,0 +1,144 @@
+"""The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
+
+Four calls make a sandbox: create, attach, start, remove. Every call has a time-out, and
+every attach has a connection of its own.
+"""
+
+from typing import Any
+
+from sandbox_core.deadline import Deadline
+from sandbox_core.engines.base import CancelToken, Finding, SandboxSpec
+from sandbox_core.engines.docker_api import DockerApi
+from sandbox_core.engines.docker_channel import DockerChannel, remove_container
+from sandbox_core.errors import ChannelClosed, EngineError, ImageMissing
+from sandbox_core.hardening import container_config
+from sandbox_core.leases import LABEL_EXPIRES, LABEL_OWNER, LABEL_RUN, Lease
+
+__all__ = ["DockerEngine"]
+
+_LIST_SECONDS = 10.0
+_START_SECONDS = 15.0
+_ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+
+
+class DockerEngine:
+    """Sandboxes from a Docker Engine. ``docker_host`` is as in DOCKER_HOST; "" means the
+    environment. ``image`` and ``runtime`` are those that check() looks for."""
+
+    name = "docker"
+
+    def __init__(
+        self,
+        docker_host: str = "",
+        image: str = "run-code-python:latest",
+        runtime: str = "runsc",
+        pull_missing_image: bool = False,
+    ) -> None:
+        self._api = DockerApi(docker_host)
+        self._image = image
+        self._runtime = runtime
+        self._pull_missing_image = pull_missing_image
+
+    def start(
+        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+    ) -> DockerChannel:
+        """See Engine.start."""
+        try:
+            container_id = self._create(spec, deadline)
+        except ImageMissing:
+            if not self._pull_missing_image:
+                raise
+            self._api.pull(spec.image)
+            deadline = Deadline(_START_SECONDS)
+            container_id = self._create(spec, deadline)
+        try:
+            attached = self._api.call(deadline, "attach_socket", container_id, _ATTACH)
+        except EngineError:
+            remove_container(self._api, container_id)
+            raise
+        channel = DockerChannel(self._api, container_id, attached)
+        try:
+            if cancel.is_set():
+                raise ChannelClosed("The run was stopped on request.")
+            self._api.call(deadline, "start", container_id)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def _create(self, spec: SandboxSpec, deadline: Deadline) -> str:
+        labels = {
+            LABEL_OWNER: spec.owner,
+            LABEL_RUN: spec.run_id,
+            LABEL_EXPIRES: str(int(spec.expires_at)),
+        }
+        config = container_config(
+            spec.image, spec.runtime, spec.argv, spec.limits, labels
+        )
+        made = self._api.call(deadline, "create_container_from_config", config)
+        return str(made["Id"])
+
+    def leftovers(self) -> list[Lease]:
+        """See Engine.leftovers."""
+        listed = self._api.call(
+            Deadline(_LIST_SECONDS),
+            "containers",
+            all=True,
+            filters={"label": LABEL_OWNER},
+        )
+        return [_lease_of(entry) for entry in listed]
+
+    def remove(self, lease: Lease) -> None:
+        """See Engine.remove. Raises EngineError when it may still be there."""
+        report = remove_container(self._api, lease.sandbox_id)
+        if report.may_linger:
+            raise EngineError(
+                "A left-over sandbox could not be removed.", report.detail
+            )
+
+    def check(self, deadline: Deadline) -> list[Finding]:
+        """See Engine.check."""
+        try:
+            info = self._api.call(deadline, "info")
+            images = self._api.call(deadline, "images", self._image)
+        except EngineError as error:
+            mend = "sudo systemctl start docker   # or set DOCKER_HOST / the valve docker_host"
+            return [Finding("engine", False, str(error), mend)]
+        return [
+            Finding(
+                "engine", True, f"Docker Engine {info.get('ServerVersion')} answers."
+            ),
+            self._check_runtime(info.get("Runtimes") or {}),
+            self._check_image(bool(images)),
+        ]
+
+    def _check_runtime(self, runtimes: dict[str, Any]) -> Finding:
+        if self._runtime in runtimes:
+            return Finding(
+                "runtime", True, f"The runtime {self._runtime} is registered."
+            )
+        text = f"Docker does not know the runtime {self._runtime}, so code cannot be isolated."
+        return Finding(
+            "runtime",
+            False,
+            text,
+            "sudo runsc install && sudo systemctl restart docker",
+        )
+
+    def _check_image(self, there: bool) -> Finding:
+        if there:
+            return Finding("image", True, f"The image {self._image} is there.")
+        text = f"The image {self._image} is not on this host."
+        mend = f"docker build -t {self._image} images/python   # or: docker load -i image.tar"
+        return Finding("image", False, text, mend)
+
+
+def _lease_of(entry: dict[str, Any]) -> Lease:
+    labels = entry["Labels"]
+    expires = labels.get(LABEL_EXPIRES, "")
+    return Lease(
+        sandbox_id=entry["Id"],
+        run_id=labels.get(LABEL_RUN, ""),
+        owner=labels[LABEL_OWNER],
+        expires_at=float(expires) if expires.isdigit() else 0.0,
+    )

@@ -1,0 +1,192 @@
+"""The byte channel to one sandbox: the hijacked connection of Docker's attach call.
+
+From Docker come records of a stream number, three zero bytes, a 4-byte big-endian length
+and data (Docker Engine API, "ContainerAttach"). stdout is the channel; what the sandbox
+writes to stderr is kept, bounded, as diagnostics.
+"""
+
+import select
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from sandbox_core.deadline import Deadline
+from sandbox_core.engines.base import Ended, KillReport
+from sandbox_core.engines.docker_api import DockerApi
+from sandbox_core.errors import ChannelClosed, EngineError, StartFailed
+
+__all__ = ["DockerChannel", "StreamRecords", "remove_container"]
+
+_CHUNK = 1 << 18
+_REMOVE_SECONDS = 10.0
+_LONGEST_DIAGNOSTICS = 4096
+_STDOUT = 1
+
+
+class StreamRecords:
+    """Splits the attach stream into stdout bytes and bounded diagnostics."""
+
+    def __init__(self) -> None:
+        self._header = bytearray()
+        self._stream = 0
+        self._left = 0
+        self._untrusted_diagnostics = bytearray()
+
+    @property
+    def untrusted_diagnostics(self) -> str:
+        """What came on the other streams, at most 4 KiB of it."""
+        return self._untrusted_diagnostics.decode("utf-8", "replace")
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes as they came; return the stdout bytes among them."""
+        stdout = bytearray()
+        view = memoryview(data)
+        while view:
+            if self._left == 0:
+                view = self._read_header(view)
+                continue
+            part, view = view[: self._left], view[self._left :]
+            self._left -= len(part)
+            if self._stream == _STDOUT:
+                stdout += part
+            else:
+                room = _LONGEST_DIAGNOSTICS - len(self._untrusted_diagnostics)
+                self._untrusted_diagnostics += part[:room]
+        return bytes(stdout)
+
+    def _read_header(self, view: memoryview) -> memoryview:
+        missing = 8 - len(self._header)
+        self._header += view[:missing]
+        if len(self._header) == 8:
+            self._stream = self._header[0]
+            self._left = int.from_bytes(self._header[4:], "big")
+            self._header.clear()
+        return view[missing:]
+
+
+class DockerChannel:
+    """A Channel over one attached container. See Channel for who calls what."""
+
+    def __init__(self, api: DockerApi, container_id: str, attached: Any) -> None:
+        self._api = api
+        self._container_id = container_id
+        self._attached = attached
+        self._socket: socket.socket = getattr(attached, "_sock", attached)
+        self._socket.setblocking(False)
+        self._records = StreamRecords()
+        self._started_at = time.time()
+        self._killed = threading.Event()
+        self._lock = threading.Lock()
+        self._report: KillReport | None = None
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """See Channel.send."""
+        view = memoryview(data)
+        while view:
+            if self._killed.is_set():
+                raise ChannelClosed("The sandbox was stopped.")
+            if deadline.passed():
+                raise StartFailed(
+                    "The sandbox did not take its files in time. Try again."
+                )
+            if not self._wait_for(select.POLLOUT, min(0.2, deadline.remaining())):
+                continue
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ChannelClosed(
+                    "The sandbox ended unexpectedly.", repr(error)
+                ) from error
+
+    def recv(self, timeout: float) -> bytes | None:
+        """See Channel.recv."""
+        end = Deadline(timeout)
+        while not self._killed.is_set():
+            if not self._wait_for(select.POLLIN, end.remaining()):
+                return None
+            try:
+                data = self._socket.recv(_CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+            stdout = self._records.feed(data)
+            if stdout or not data:
+                return stdout
+        return b""
+
+    def _wait_for(self, event: int, seconds: float) -> bool:
+        poll = select.poll()
+        try:
+            poll.register(self._socket, event)
+        except ValueError:  # closed by a kill in another thread
+            return True
+        return bool(poll.poll(seconds * 1000))
+
+    def close_send(self) -> None:
+        """See Channel.close_send."""
+        with suppress(OSError):  # it may be closed already
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def kill(self) -> KillReport:
+        """See Channel.kill. The socket goes first: while an attached client does not read,
+        Docker's own kill, inspect and remove hang."""
+        self._killed.set()
+        with self._lock:
+            if self._report is None or self._report.may_linger:
+                with suppress(OSError):  # it may be closed already
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                self._report = remove_container(self._api, self._container_id)
+            return self._report
+
+    def ended(self, deadline: Deadline) -> Ended:
+        """See Channel.ended. The container may be gone already, so the daemon's recent events
+        are asked: they hold the exit code, and whether its memory limit was hit."""
+        try:
+            events = self._api.call(
+                deadline,
+                "events",
+                since=int(self._started_at) - 1,
+                until=int(time.time() + min(2.0, deadline.remaining())) + 1,
+                filters={"container": [self._container_id], "event": ["oom", "die"]},
+                decode=True,
+            )
+            oom, exit_code = False, None
+            for event in events:
+                if event.get("Action") == "oom":
+                    oom = True
+                else:
+                    exit_code = int(event["Actor"]["Attributes"]["exitCode"])
+                    break
+        except EngineError as error:
+            return Ended(None, None, str(error), may_linger=True)
+        return Ended(exit_code, oom, self._records.untrusted_diagnostics)
+
+    def close(self) -> None:
+        """See Channel.close."""
+        self.kill()
+        self._socket.close()
+        response = getattr(self._attached, "_response", None)
+        if response is not None:
+            response.close()
+
+
+def remove_container(api: DockerApi, container_id: str) -> KillReport:
+    """Kill and remove a container, and make sure that it is gone."""
+    deadline = Deadline(_REMOVE_SECONDS)
+    detail = ""
+    while not deadline.passed():
+        try:
+            api.call(deadline, "remove_container", container_id, force=True, v=True)
+            return KillReport()
+        except EngineError as error:
+            detail = error.detail
+        if "No such container" in detail:
+            return KillReport()
+        # 409: the daemon is removing it on its own; the next try finds it gone.
+        time.sleep(0.02)
+    return KillReport(may_linger=True, detail=detail)

@@ -1,0 +1,96 @@
+"""The one place where errors of the docker SDK and its transport become ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sandbox_core.errors import (
+    EngineError,
+    EngineUnavailable,
+    ImageMissing,
+    RuntimeMissing,
+    StartFailed,
+)
+
+__all__ = ["docker_errors_mapped", "engine_error_from"]
+
+_RUNTIME_WORDS = (
+    "unknown or invalid runtime name",
+    "unknown runtime specified",
+    "runtime name",
+    "runsc",
+)
+_MISSING_PACKAGE = (
+    "The Python package “docker” is missing where Open WebUI runs. Install it there "
+    "(pip install docker) and try again."
+)
+_NOT_REACHED = (
+    "The container engine cannot be reached, so nothing was run. An administrator should "
+    "check that Docker is running and that this service may use it; then try again."
+)
+_NO_ANSWER = (
+    "The container engine did not answer in time, so nothing was run. An administrator "
+    "should check Docker; then try again."
+)
+_NOT_ALLOWED = (
+    "This service is not allowed to use the container engine, so nothing was run. An "
+    "administrator should give it access to Docker; then try again."
+)
+_NO_IMAGE = (
+    "The sandbox image is not on this host, so nothing was run. An administrator should "
+    "build or load it (docs/setup.md, “The sandbox image”); then try again."
+)
+_NO_RUNTIME = (
+    "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
+    "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
+)
+_REFUSED = (
+    "The container engine refused to start the sandbox. An administrator should look at "
+    "the log and run the doctor (docs/setup.md)."
+)
+
+
+@contextmanager
+def docker_errors_mapped() -> Iterator[None]:
+    """Turn whatever the docker SDK raises inside into an EngineError."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        raise engine_error_from(error) from error
+
+
+def engine_error_from(error: Exception) -> EngineError:
+    """The EngineError for an exception of the docker SDK, requests, urllib3 or the system.
+
+    Raises the same exception again when it is none of theirs: that is a fault of ours.
+    """
+    if isinstance(error, ModuleNotFoundError) and error.name == "docker":
+        return EngineError(_MISSING_PACKAGE, repr(error))
+
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import ConnectionError as NotConnected
+    from requests.exceptions import RequestException, Timeout
+    from urllib3.exceptions import HTTPError, TimeoutError
+
+    detail = f"{type(error).__name__}: {error}"
+    if isinstance(error, APIError):
+        return _error_from_answer(error, detail)
+    if isinstance(error, (Timeout, TimeoutError)) or "Read timed out" in detail:
+        return EngineUnavailable(_NO_ANSWER, detail)
+    if "PermissionError" in detail or "Permission denied" in detail:
+        return EngineUnavailable(_NOT_ALLOWED, detail)
+    if isinstance(
+        error, (NotConnected, RequestException, DockerException, HTTPError, OSError)
+    ):
+        return EngineUnavailable(_NOT_REACHED, detail)
+    raise error
+
+
+def _error_from_answer(error: Exception, detail: str) -> EngineError:
+    text = detail.lower()
+    if "no such image" in text:
+        return ImageMissing(_NO_IMAGE, detail)
+    if any(words in text for words in _RUNTIME_WORDS):
+        return RuntimeMissing(_NO_RUNTIME, detail)
+    return StartFailed(_REFUSED, detail)

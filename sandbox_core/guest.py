@@ -1,0 +1,387 @@
+"""The guest: the first process in every sandbox. It runs the steps of one job and ends.
+
+The host sends this text, then frames, over the container's stdin, and reads frames from its
+stdout; nothing else leads in or out. From the host: B boot, F file, D its data, I stdin,
+G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, f file,
+d its data, q its end, k skipped, ! failed, z done.
+
+It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
+folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
+time: hence ``_signal``, whose Python half costs more to import than all the rest.
+"""
+
+import _signal
+import os
+import select
+import time
+
+from sandbox_core.guest_files import collect, unpack
+from sandbox_core.guest_process import (
+    RELEASE_DESCRIPTOR,
+    count_tasks,
+    describe_kernel,
+    forbid_user_namespaces,
+    memory_now,
+    start_helper,
+    start_program,
+)
+from sandbox_core.guest_wire import (
+    CHUNK,
+    Wire,
+    frame_of,
+    json_text,
+    literal,
+    take_frame,
+)
+
+BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
+INPUT_BACKLOG = (
+    1 << 20
+)  # bytes waiting for the unpacker above which the host has to wait
+COALESCE_SECONDS = 0.005
+BURST = 1 << 15  # a read this long means that more is there: do not pause
+WATCH_SECONDS = 0.02
+FULL_SECONDS = (
+    2.0  # so long at the process limit means: a fork bomb, not a busy program
+)
+COLLECT_SECONDS = 3.0
+LEASE_OVER = 75
+FLAGS = (
+    "cancelled",
+    "timed_out",
+    "memory_killed",
+    "output_capped",
+    "processes_killed",
+    "processes_full",
+    "disk_full",
+)
+
+
+class Guest:
+    """One job, from the boot frame to ``done``."""
+
+    def __init__(self):
+        self.wire = Wire()
+        self.boot = None
+        self.job = None
+        self.input_data = []
+        self.program = None
+        self.helper = None
+        self.warm = None  # (Program, release descriptor) of a waiting launcher
+        self.flags = dict.fromkeys(FLAGS, False)
+        self.printed = 0
+        self.started_at = None
+        self.full_since = None
+        self.next_watch = 0.0
+        self.lease_end = time.monotonic() + 60
+        self.wake, wake_write = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake_write, False)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+
+    def run(self):
+        while self.boot is None:
+            self.turn()
+        forbid_user_namespaces()
+        self.helper = start_helper(self.boot, self.unpack_work)
+        if self.boot["preload"]:
+            self.warm = self.start_launcher(self.boot["preload"])
+        self.wire.send(b"h", json_text(describe_kernel()))
+        while self.job is None:
+            self.turn()
+        try:
+            placed_at = self.await_unpacked()
+            self.run_steps()
+            self.collect_files(placed_at)
+        except OSError as error:
+            self.wire.send(b"!", json_text({"reason": str(error)}))
+        self.finish()
+
+    # --- the poll loop -----------------------------------------------------------------
+
+    def turn(self, wait=1.0):
+        """One turn: wait for a descriptor or a timer, serve what is ready, look around."""
+        now = time.monotonic()
+        if now > self.lease_end:
+            os._exit(LEASE_OVER)
+        poll = select.poll()
+        for descriptor, event in self.interests(now):
+            poll.register(descriptor, event)
+        pause = max(0.0, min(wait, self.next_timer(now) - now))
+        for descriptor, _ in poll.poll(pause * 1000):
+            self.serve(descriptor)
+        self.wire.sender.flush()
+        self.reap()
+        if self.program is not None and self.program.status is None:
+            self.watch(time.monotonic())
+
+    def interests(self, now):
+        """(descriptor, event) for all that this turn should wake up for."""
+        helper, program, unsent = self.helper, self.program, self.wire.sender.unsent
+        yield self.wake, select.POLLIN
+        if helper is None or helper.input.unsent < INPUT_BACKLOG:
+            yield 0, select.POLLIN
+        if unsent:
+            yield 1, select.POLLOUT
+        if helper is not None:
+            yield from helper.interests(unsent < BACKLOG)
+        if program is not None:
+            yield from program.interests(now, unsent < BACKLOG)
+
+    def next_timer(self, now):
+        timers = [self.lease_end]
+        if self.program is not None:
+            timers.append(self.next_watch)
+            timers += [
+                until for until in self.program.resting_until.values() if until > now
+            ]
+        return min(timers)
+
+    def serve(self, descriptor):
+        helper, program = self.helper, self.program
+        if descriptor == 0:
+            self.wire.receive()
+            self.accept_frames()
+        elif descriptor == self.wake:
+            os.read(self.wake, 4096)
+        elif helper is not None and descriptor == helper.source:
+            helper.read()
+        elif helper is not None and descriptor == helper.input.descriptor:
+            helper.feed()
+        elif program is not None and descriptor in program.outputs:
+            self.read_output(descriptor)
+        elif program is not None:
+            program.feed()
+
+    def accept_frames(self):
+        frame = take_frame(self.wire.received)
+        while frame is not None:
+            kind, payload = frame
+            if kind == b"C":
+                self.flags["cancelled"] = True
+                kill_all()
+            elif kind == b"B":
+                self.boot = literal(payload)
+                self.lease_end = time.monotonic() + self.boot["lease_seconds"]
+            elif kind == b"G":
+                self.job = literal(payload)
+            elif kind == b"I":
+                self.input_data.append(payload)
+            else:
+                self.helper.input.put(frame_of(kind, payload))
+            frame = take_frame(self.wire.received)
+
+    def read_output(self, descriptor):
+        """Pass on one chunk of a program's pipe. Returns False at its end."""
+        program = self.program
+        try:
+            data = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            program.close_output(descriptor)
+            return False
+        room = self.job["output_bytes"] - self.printed
+        self.printed += len(data)
+        if room > 0:
+            self.wire.send(program.outputs[descriptor], data[:room])
+        if len(data) > room:
+            self.stop_program("output_capped")
+        if len(data) < BURST:
+            # Small writes come in bursts; one frame each would cost more than the program.
+            program.resting_until[descriptor] = time.monotonic() + COALESCE_SECONDS
+        return True
+
+    # --- the watch over time, memory and processes -------------------------------------
+
+    def watch(self, now):
+        if now < self.next_watch:
+            return
+        self.next_watch = now + WATCH_SECONDS
+        if now - self.started_at > self.job["seconds"]:
+            self.stop_program("timed_out")
+        free, used = memory_now(self.boot["folders"])
+        if (
+            used - self.used_before > self.job["memory_bytes"]
+            or free < self.job["reserve_bytes"]
+        ):
+            self.stop_program("memory_killed")
+        self.watch_tasks(now)
+
+    def watch_tasks(self, now):
+        limit = self.boot["processes"]
+        count = count_tasks() - 1
+        if count < limit - 1:
+            self.full_since = None
+            return
+        self.flags["processes_full"] = True
+        self.full_since = self.full_since or now
+        if now - self.full_since > FULL_SECONDS or count > 2 * limit:
+            self.stop_program("processes_killed")
+
+    def stop_program(self, flag):
+        """Kill all processes, for the first reason that there is."""
+        if self.program.status is None:
+            self.flags[flag] = True
+            kill_all()
+
+    def reap(self):
+        """Reap what has died. Returns False when no child is left at all."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if self.program is not None and pid == self.program.pid:
+                    self.program.status = status
+        except ChildProcessError:
+            return False
+
+    def bury_all(self):
+        """Kill and reap until waitpid proves that nothing is left."""
+        kill_all()
+        while self.reap():
+            time.sleep(0.001)
+            kill_all()
+
+    # --- steps -------------------------------------------------------------------------
+
+    def unpack_work(self, source, sink):
+        unpack(source, sink, self.boot)
+
+    def await_unpacked(self):
+        """The file system's time after all files were placed, in ns. Raises OSError."""
+        helper = self.helper
+        helper.input_complete = True
+        helper.feed()
+        while helper.open:
+            self.turn()
+        helper.close()
+        self.helper = None
+        kind, payload = take_frame(helper.received) or (
+            b"!",
+            b"the unpacker was killed",
+        )
+        if kind != b"t":
+            raise OSError("The files could not be placed: " + payload.decode())
+        return int(payload)
+
+    def run_steps(self):
+        self.used_before = memory_now(self.boot["folders"])[1]
+        for index, step in enumerate(self.job["steps"]):
+            if self.flags["cancelled"] or not self.run_step(index, step):
+                break
+
+    def run_step(self, index, step):
+        """Run one step to its end; everything it started is dead then. True if it went well."""
+        self.program = self.start_step(step)
+        started = time.monotonic()
+        if self.started_at is None:
+            self.started_at = started
+        self.wire.send(b"s", json_text({"step": index}))
+        self.program.supply(b"".join(self.input_data) if index == 0 else b"")
+        while self.program.status is None:
+            self.turn()
+        seconds = time.monotonic() - started
+        if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
+            self.flags["processes_killed"] = True  # it ended, and left a crowd behind
+        self.bury_all()
+        self.drain_outputs()
+        self.look_at_disks()
+        status = self.program.status
+        self.program.close()
+        self.program = None
+        code, number = None, None
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+        else:
+            code = os.WEXITSTATUS(status)
+        ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
+        self.wire.send(b"x", json_text(ended))
+        return code == 0
+
+    def start_step(self, step):
+        if not step["launched"]:
+            return start_program(self.boot, step["argv"], step["env"])
+        if self.warm is None or not step["warm"]:
+            self.warm = self.start_launcher([])
+        program, release = self.warm
+        self.warm = None
+        fields = [("path", step["path"]), ("value", self.job["value_path"])]
+        fields += [("env", "%s=%s" % pair) for pair in step["env"].items()]
+        os.write(
+            release, "".join("%s=%s\0" % field for field in fields).encode() + b"\0"
+        )
+        os.close(release)
+        return program
+
+    def start_launcher(self, preload):
+        """Start the Python launcher; it waits for fields on its release descriptor."""
+        receive, release = os.pipe()
+        argv = [
+            "python3",
+            "-c",
+            self.boot["launcher"],
+            str(RELEASE_DESCRIPTOR),
+            *preload,
+        ]
+        program = start_program(self.boot, argv, {}, release=receive)
+        os.close(receive)
+        return program, release
+
+    def drain_outputs(self):
+        """All writers are dead: what is left in the pipes ends with an end of file."""
+        for descriptor in list(self.program.outputs):
+            while self.read_output(descriptor):
+                while self.wire.sender.unsent >= BACKLOG:
+                    self.turn()
+
+    def look_at_disks(self):
+        for folder in self.boot["folders"]:
+            free = os.statvfs(folder)
+            if free.f_bavail * free.f_frsize < 1 << 16:
+                self.flags["disk_full"] = True
+
+    # --- the end -----------------------------------------------------------------------
+
+    def collect_files(self, placed_at):
+        """Pass on whole frames of the collector until its end or its time is up."""
+        job = self.job
+        helper = self.helper = start_helper(
+            self.boot, lambda _, sink: collect(sink, job, placed_at)
+        )
+        end = time.monotonic() + COLLECT_SECONDS
+        while helper.open and time.monotonic() < end:
+            if self.wire.sender.unsent >= BACKLOG:
+                end += WATCH_SECONDS  # the host is slow to read, not the collector
+            self.turn(WATCH_SECONDS)
+            frame = take_frame(helper.received)
+            while frame is not None:
+                self.wire.send(*frame)
+                frame = take_frame(helper.received)
+        if helper.open:
+            reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
+            self.wire.send(b"k", json_text({"name": "", "reason": reason}))
+        helper.close()
+        self.helper = None
+        self.bury_all()
+
+    def finish(self):
+        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
+        self.wire.send(b"z", json_text(dict(self.flags, seconds=seconds)))
+        while self.wire.sender.unsent:
+            self.turn()
+        os._exit(0)
+
+
+def kill_all():
+    """SIGKILL for every process but this one, in every process group and namespace."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+if __name__ == "__main__":
+    Guest().run()

@@ -1,0 +1,250 @@
+"""Processes inside the sandbox: how a child becomes the program, and what can be seen of it."""
+
+import _signal
+import ctypes
+import os
+import resource
+import select
+
+from sandbox_core.guest_wire import Sender
+
+CHUNK = 1 << 18
+RELEASE_DESCRIPTOR = 200
+ROOT = 0
+PR_SET_SECCOMP = 22
+PR_SET_NO_NEW_PRIVS = 38
+SYSLOG_READ_ALL = 3
+MACHINES = {  # audit architecture, and the numbers of unshare, setns, clone, clone3
+    "x86_64": (0xC000003E, 272, 308, 56, 435),
+    "aarch64": (0xC00000B7, 97, 268, 220, 435),
+}
+CLONE_NEWUSER = 0x10000000
+EPERM_ACTION = 0x00050001
+ENOSYS_ACTION = 0x00050026
+ALLOW_ACTION = 0x7FFF0000
+SYSINFO = ctypes.create_string_buffer(128)
+
+
+class Program:
+    """The main process of a step, and our ends of its pipes."""
+
+    def __init__(self, pid, stdin, stdout, stderr):
+        self.pid = pid
+        self.input = Sender(stdin)
+        self.input_open = True
+        self.supplied = False
+        self.outputs = {stdout: b"o", stderr: b"e"}
+        self.resting_until = {stdout: 0.0, stderr: 0.0}
+        self.status = None
+        for descriptor in self.outputs:
+            os.set_blocking(descriptor, False)
+
+    def supply(self, data):
+        """Give the program its whole stdin; it is closed after the last byte."""
+        self.input.put(data)
+        self.supplied = True
+        self.feed()
+
+    def interests(self, now, may_read):
+        if self.input_open and self.supplied:
+            yield self.input.descriptor, select.POLLOUT
+        for descriptor, until in self.resting_until.items():
+            if may_read and until <= now:
+                yield descriptor, select.POLLIN
+
+    def feed(self):
+        self.input.flush()
+        if self.supplied and not self.input.parts and self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+
+    def close_output(self, descriptor):
+        os.close(descriptor)
+        del self.outputs[descriptor]
+        del self.resting_until[descriptor]
+
+    def close(self):
+        if self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+        for descriptor in list(self.outputs):
+            self.close_output(descriptor)
+
+
+class Helper:
+    """A child that works on files as the program's user: bytes to it, frames from it."""
+
+    def __init__(self, pid, to_child, from_child):
+        self.pid = pid
+        self.input = Sender(to_child)
+        self.input_open = True
+        self.input_complete = False
+        self.source = from_child
+        self.received = bytearray()
+        self.open = True
+        os.set_blocking(from_child, False)
+
+    def interests(self, may_read):
+        if self.open and may_read:
+            yield self.source, select.POLLIN
+        if self.input_open and (self.input.parts or self.input_complete):
+            yield self.input.descriptor, select.POLLOUT
+
+    def feed(self):
+        self.input.flush()
+        if self.input_complete and not self.input.parts and self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+
+    def read(self):
+        try:
+            data = os.read(self.source, CHUNK)
+        except BlockingIOError:
+            return
+        self.received += data
+        self.open = bool(data)
+
+    def close(self):
+        if self.input_open:
+            os.close(self.input.descriptor)
+        os.close(self.source)
+
+
+def start_program(boot, argv, env, release=None):
+    """Start argv as the program's user. ``release``: a descriptor to pass on to it."""
+    os.seteuid(boot["uid"])  # only the owner of a pipe may open it again as /dev/stdout
+    try:
+        stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+    finally:
+        os.seteuid(ROOT)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for number, end in enumerate((stdin[0], stdout[1], stderr[1])):
+                os.dup2(end, number)
+            if release is not None:
+                os.dup2(release, RELEASE_DESCRIPTOR)
+            os.setsid()
+            for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+                _signal.signal(number, _signal.SIG_DFL)
+            set_resource_limits(boot)
+            drop_privileges(boot)
+            os.execvpe(argv[0], argv, dict(boot["env"], **env))
+        except OSError as error:
+            os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    for end in (stdin[0], stdout[1], stderr[1]):
+        os.close(end)
+    return Program(pid, stdin[1], stdout[0], stderr[0])
+
+
+def start_helper(boot, work):
+    """Run work(source, sink) in a child that has become the program's user."""
+    to_child, from_child = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(to_child[0], 0)
+            os.dup2(from_child[1], 1)
+            os.closerange(3, 256)
+            drop_privileges(boot)
+            work(0, 1)
+        finally:
+            os._exit(0)
+    os.close(to_child[0])
+    os.close(from_child[1])
+    return Helper(pid, to_child[1], from_child[0])
+
+
+def set_resource_limits(boot):
+    for kind, value in (
+        (resource.RLIMIT_NPROC, boot["processes"]),
+        (resource.RLIMIT_NOFILE, boot["open_files"]),
+        (resource.RLIMIT_FSIZE, boot["file_size"]),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def drop_privileges(boot):
+    """Become the program's user for good, in its work folder."""
+    os.umask(0o022)
+    os.setgroups([])
+    os.setresgid(boot["gid"], boot["gid"], boot["gid"])
+    os.setresuid(boot["uid"], boot["uid"], boot["uid"])
+    os.chdir(boot["work"])
+
+
+def forbid_user_namespaces():
+    """Seccomp for this process and all that it starts: a new user namespace would switch
+    RLIMIT_NPROC off. clone3 hides its flags from a filter, so libc has to fall back to clone.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    machine = MACHINES.get(os.uname().machine)
+    if machine is None:
+        raise OSError("no system call filter for " + os.uname().machine)
+    audit, unshare, setns, clone, clone3 = machine
+    load, jump_equal, jump_set, give = 0x20, 0x15, 0x45, 0x06
+    rules = (
+        (load, 0, 0, 4),  # seccomp_data.arch
+        (jump_equal, 0, 8, audit),
+        (load, 0, 0, 0),  # seccomp_data.nr
+        (jump_equal, 5, 0, unshare),
+        (jump_equal, 4, 0, setns),
+        (jump_equal, 4, 0, clone3),
+        (jump_equal, 0, 4, clone),
+        (load, 0, 0, 16),  # the flags, low half of the first argument
+        (jump_set, 0, 2, CLONE_NEWUSER),
+        (give, 0, 0, EPERM_ACTION),
+        (give, 0, 0, ENOSYS_ACTION),
+        (give, 0, 0, ALLOW_ACTION),
+    )
+    code = b"".join(
+        kind.to_bytes(2, "little")
+        + bytes((when, otherwise))
+        + value.to_bytes(4, "little")
+        for kind, when, otherwise, value in rules
+    )
+    program = ctypes.create_string_buffer(code, len(code))
+    address = ctypes.addressof(program)
+    header = ctypes.create_string_buffer(16)
+    header[0:2] = len(rules).to_bytes(2, "little")
+    header[8:16] = address.to_bytes(8, "little")
+    for option, first, second in (
+        (PR_SET_NO_NEW_PRIVS, 1, None),
+        (PR_SET_SECCOMP, 2, header),
+    ):
+        if libc.prctl(option, first, second, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"prctl refused option {option}")
+
+
+def describe_kernel():
+    """What the kernel says of itself. gVisor's kernel log is its own; no other has its line."""
+    log = ctypes.create_string_buffer(1 << 16)
+    size = ctypes.CDLL(None).klogctl(SYSLOG_READ_ALL, log, len(log))
+    with open("/proc/version") as version:
+        return {
+            "gvisor": size > 0 and b"Starting gVisor" in log.raw[:size],
+            "kernel": version.read(200).strip(),
+        }
+
+
+def memory_now(folders):
+    """(free, used by programs) in bytes. What fills the size-capped folders is not used."""
+    values = {}
+    with open("/proc/meminfo", "rb") as lines:
+        for line in lines:
+            name, rest = line.split(b":")
+            values[name] = int(rest.split()[0]) * 1024
+    in_folders = 0
+    for folder in folders:
+        status = os.statvfs(folder)
+        in_folders += (status.f_blocks - status.f_bfree) * status.f_frsize
+    return values[b"MemFree"], values[b"AnonPages"] - in_folders
+
+
+def count_tasks():
+    """Processes and threads of the whole sandbox, this one included."""
+    ctypes.CDLL(None).sysinfo(SYSINFO)
+    return int.from_bytes(SYSINFO[80:82], "little")

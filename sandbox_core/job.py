@@ -1,0 +1,121 @@
+"""What the guest is told: the boot frame, and the frames of one job."""
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from sandbox_core.archive import InputPlan
+from sandbox_core.hardening import (
+    GUEST_UID,
+    HOME_FOLDER,
+    RESERVE_MIB,
+    TMPFS_FOLDERS,
+    WORK_FOLDER,
+)
+from sandbox_core.languages import language_named
+from sandbox_core.limits import Limits
+from sandbox_core.models import RunRequest
+from sandbox_core.payload import LAUNCHER_SOURCE
+from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
+
+__all__ = ["boot_frame", "job_frames"]
+
+_MIB = 1 << 20
+_VALUE_PATH = "/tmp/.run-code-value"
+_MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
+
+
+def boot_frame(
+    limits: Limits, lease_seconds: float, preload: tuple[str, ...] = ()
+) -> bytes:
+    """The first frame: who the program is, what it may use, and when the guest gives up.
+
+    ``preload``: modules that a warm Python launcher imports before the job.
+    """
+    return encode_header(
+        "B",
+        {
+            "lease_seconds": lease_seconds,
+            "uid": GUEST_UID,
+            "gid": GUEST_UID,
+            "work": WORK_FOLDER,
+            "home": HOME_FOLDER,
+            "folders": list(TMPFS_FOLDERS),
+            "mpl_source": _MATPLOTLIB_SOURCE,
+            "env": _environment(limits),
+            "processes": limits.processes,
+            "open_files": limits.open_files,
+            # Above the folder sizes: a full folder should say "no space left", as anywhere.
+            "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
+            * _MIB,
+            "launcher": LAUNCHER_SOURCE,
+            "preload": list(preload),
+        },
+    )
+
+
+def _environment(limits: Limits) -> dict[str, str]:
+    """The program's environment: nothing of the host, nothing secret."""
+    threads = str(ceil(limits.cpus))
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": HOME_FOLDER,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TERM": "dumb",
+        # By environment and not by -u: children of the program inherit it too.
+        "PYTHONUNBUFFERED": "1",
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": f"{HOME_FOLDER}/.config/matplotlib",
+        # os.cpu_count() shows the host's processors; more threads than CPUs only wait.
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+    }
+
+
+def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
+    """Files, stdin and, last, the job itself: the program starts only when all is there."""
+    for file in plan.files:
+        yield encode_header("F", {"name": file.name})
+        yield from _data_frames("D", file.data)
+    yield from _data_frames("I", request.stdin)
+    limits = request.limits
+    yield encode_header(
+        "G",
+        {
+            "steps": [
+                _step(step.language, name)
+                for step, name in zip(request.steps, plan.step_names, strict=True)
+            ],
+            "seconds": limits.seconds,
+            "memory_bytes": limits.memory_mib * _MIB,
+            "reserve_bytes": RESERVE_MIB * _MIB // 2,
+            "output_bytes": limits.output_mib * _MIB,
+            "files": limits.files,
+            "file_bytes": limits.file_mib * _MIB,
+            "collected_bytes": limits.work_mib * _MIB,
+            "value_path": _VALUE_PATH,
+        },
+    )
+
+
+def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
+    view = memoryview(data)
+    for start in range(0, len(view), DATA_CHUNK):
+        yield encode_frame(kind, view[start : start + DATA_CHUNK])
+
+
+def _step(language_name: str, file_name: str) -> dict[str, Any]:
+    language = language_named(language_name)
+    path = f"{WORK_FOLDER}/{file_name}"
+    return {
+        "argv": [*language.argv, path],
+        "env": {},
+        "path": path,
+        "launched": language.launched,
+        "warm": False,
+    }

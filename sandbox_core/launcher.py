@@ -1,0 +1,299 @@
+"""Starts one Python program as a real ``__main__``, from a cold or a warm interpreter.
+
+The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
+user, in the work folder, with the program's own environment and pipes. The modules named are
+imported first; none means cold. Then the launcher waits on RELEASE_FD for the release: fields
+``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
+arguments, nor environment variables can hold a NUL, so nothing is quoted.
+
+``path``   absolute path of the program (once)
+``value``  file that gets the value of a last bare expression, as JSON ``{"text": repr}`` (once)
+``arg``    one argument of the program, in order (any number)
+``env``    one ``NAME=value`` to add to the environment (any number)
+
+If RELEASE_FD ends first, the launcher exits with 0 and says nothing. The value file is written
+only if there is a value, is at most 400 KiB, and must be read as something that the program
+could have written itself.
+
+Everything else is as with ``python3 PATH ARGUMENTS``: exit status, output, threads, signals.
+Only this differs, and cannot be helped:
+
+* one more frame is below ``__main__``: seen in a printed stack, as the caller of module code,
+  by a ``stacklevel`` that goes beyond the program, by a trace or profile function at the end,
+  and as one call less before the recursion limit;
+* ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
+  ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
+  the warning filters they set; garbage collector counts and the process's age are other ones;
+* a last bare expression is compiled on its own: a constant in it is another object than an
+  equal one before it, ``sys.displayhook`` is the launcher's while it runs, and its value lives
+  until the program's threads have ended.
+
+Only what every interpreter has built in or has loaded at its start is imported here: a cold
+start costs no more, and no file beside the program can take the place of a module.
+"""
+
+import _ast
+import _signal  # type: ignore[import-not-found]  # signal itself imports enum
+import atexit
+import io
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+    from typing import Any
+
+VALUE_CHARACTERS = 64 * 1024
+VALUE_SECONDS = 2.0
+CUT_MARK = " … (cut)"
+JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
+# The bits of co_flags that `from __future__ import` sets, in every Python from 3.9 on.
+FUTURE_FLAGS = 0x1FE0000
+# What the interpreter takes out of __main__ when a program file has ended.
+FORGOTTEN_NAMES = ("__file__", "__cached__")
+
+
+def preload(names: list[str]) -> None:
+    """Import the modules; one that fails does so again in the program that imports it.
+
+    The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
+    """
+    saved = os.dup(1), os.dup(2)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    for name in names:
+        try:
+            __import__(name)
+        except Exception:
+            continue
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(saved[0], 1)
+    os.dup2(saved[1], 2)
+    for descriptor in (*saved, silence):
+        os.close(descriptor)
+
+
+def receive(descriptor: int) -> dict[str, list[str]]:
+    """The fields of the release by name; SystemExit when there is none."""
+    message = b""
+    while not message.endswith(b"\0\0"):
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
+            raise SystemExit
+        message += chunk
+    os.close(descriptor)
+    fields: dict[str, list[str]] = {"path": [], "value": [], "arg": [], "env": []}
+    for field in os.fsdecode(message[:-2]).split("\0"):
+        name, _, value = field.partition("=")
+        fields[name].append(value)
+    return fields
+
+
+def dress(path: str, arguments: list[str], additions: list[str]) -> None:
+    """Make argv, path and environment those of ``python3 PATH ARGUMENTS``."""
+    sys.argv = [path, *arguments]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = [sys.orig_argv[0], path, *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    for addition in additions:
+        name, _, value = addition.partition("=")
+        os.environ[name] = value
+        if name == "TZ":
+            time.tzset()
+
+
+def load(path: str, arguments: list[str]) -> "tuple[CodeType, CodeType | None]":
+    """The program's code: all but a last bare expression, and that expression or None.
+
+    What cannot be read or compiled, plain python3 is put in this one's place to complain of:
+    nothing of the program has run yet, and nobody else words it as the interpreter does.
+    """
+    stderr = sys.stderr
+    # Plain python3 would say the warnings again, so they wait until the program is compiled.
+    sys.stderr = held = io.StringIO()
+    try:
+        with open(path, "rb") as file:
+            codes = compile_program(file.read(), path)
+    except Exception:
+        os.execv(sys.executable, [sys.executable, path, *arguments])
+    finally:
+        sys.stderr = stderr
+    if held.getvalue():
+        stderr.write(held.getvalue())
+    return codes
+
+
+def compile_program(source: bytes, path: str) -> "tuple[CodeType, CodeType | None]":
+    """Compile as `load` says, whatever compile raises; no flag of the launcher's is inherited."""
+    tree = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    assert isinstance(tree, _ast.Module)
+    last = tree.body[-1] if tree.body else None
+    if last is None or not is_shown(last, source):
+        return compile(tree, path, "exec", dont_inherit=True), None
+    del tree.body[-1]
+    body = compile(tree, path, "exec", dont_inherit=True)
+    flags = body.co_flags & FUTURE_FLAGS
+    shown = _ast.Interactive([last])
+    return body, compile(shown, path, "single", flags, dont_inherit=True)
+
+
+def is_shown(last: _ast.stmt, source: bytes) -> bool:
+    """Whether a notebook shows the last statement's value: no literal, no `;` after it."""
+    if not isinstance(last, _ast.Expr) or isinstance(last.value, _ast.Constant):
+        return False
+    lines = source[3 * source.startswith(b"\xef\xbb\xbf") :].splitlines()
+    end = last.end_lineno or last.lineno
+    rest = [lines[end - 1][last.end_col_offset :], *lines[end:]]
+    return not any(b";" in line.partition(b"#")[0] for line in rest)
+
+
+def new_main(path: str) -> dict[str, object]:
+    """Put a new module in the place of ``__main__`` and return its namespace."""
+    main = type(sys)("__main__")
+    namespace = vars(main)
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    namespace["__builtins__"] = __builtins__
+    namespace["__file__"] = path
+    namespace["__cached__"] = None
+    loader = sys.modules["_frozen_importlib_external"].SourceFileLoader
+    namespace["__loader__"] = loader("__main__", path)
+    sys.modules["__main__"] = main
+    return namespace
+
+
+class LastValue:
+    """The display hook of the last bare expression: the value goes to a file at the end."""
+
+    def __init__(self, path: str, code: "CodeType | None") -> None:
+        self.path = path
+        self.code = code
+        self.process = os.getpid()
+        self.other_hook = sys.displayhook
+
+    def __call__(self, value: object) -> None:
+        if sys._getframe(1).f_code is not self.code:
+            self.other_hook(value)
+            return
+        sys.displayhook = self.other_hook
+        # A coroutine that nobody awaited has to end here and now: its warning names the line
+        # of the program that runs.
+        if value is not None and not hasattr(type(value), "cr_code"):
+            atexit.register(self.write, value)
+
+    def write(self, value: object) -> None:
+        """Write the value's text unless that fails or takes too long; a fork writes none."""
+        if os.getpid() != self.process:
+            return
+        streams = sys.stdout, sys.stderr
+        sys.stdout = sys.stderr = io.StringIO()
+        handler = _signal.signal(_signal.SIGALRM, stop_writing)
+        timer = _signal.setitimer(_signal.ITIMER_REAL, VALUE_SECONDS, 0.1)
+        try:
+            try:
+                text = bounded_repr(value).translate(JSON_ESCAPES)
+                with open(self.path, "w", encoding="utf-8", errors="replace") as file:
+                    file.write(f'{{"text": "{text}"}}')
+            finally:
+                _signal.setitimer(_signal.ITIMER_REAL, 0)
+        except BaseException:
+            pass  # the program has ended already, and how is not for its value to say
+        _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
+        _signal.setitimer(_signal.ITIMER_REAL, *timer)
+        sys.stdout, sys.stderr = streams
+
+
+def stop_writing(number: int, frame: object) -> None:
+    """Signal handler that ends a repr which takes too long."""
+    raise TimeoutError
+
+
+def bounded_repr(value: "Any") -> str:
+    """The value's repr, at most VALUE_CHARACTERS and a mark."""
+    if type(value) in (str, bytes, list, tuple):
+        # An item is at least one character long, so this cuts nothing that would be shown.
+        value = value[:VALUE_CHARACTERS]
+    text = repr(value)
+    return text if len(text) <= VALUE_CHARACTERS else text[:VALUE_CHARACTERS] + CUT_MARK
+
+
+class Report:
+    """The exception hook for the exception that ends the program.
+
+    It hands on to the program's own hook what that would have got without a launcher. Being
+    called by the interpreter, when the launcher's frame has gone, it leaves all else to it:
+    exit status, signal 2 for KeyboardInterrupt, SystemExit raised by a hook.
+    """
+
+    def __init__(self) -> None:
+        self.hook = sys.excepthook
+
+    def __call__(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: "TracebackType | None",
+    ) -> None:
+        trace = without_launcher(error)
+        sys.last_traceback = trace
+        sys.excepthook = self.hook
+        try:
+            self.hook(kind, error, trace)
+        except SystemExit:
+            raise
+        except BaseException as failure:
+            sys.stderr.write("Error in sys.excepthook:\n")
+            sys.__excepthook__(type(failure), failure, without_launcher(failure))
+            sys.stderr.write("\nOriginal exception was:\n")
+            sys.__excepthook__(kind, error, trace)
+        if trace is not None:
+            for name in FORGOTTEN_NAMES:
+                trace.tb_frame.f_globals.pop(name, None)
+
+
+def without_launcher(error: BaseException) -> "TracebackType | None":
+    """Drop the launcher's frames from the error's traceback, and return what is left."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next
+    BaseException.with_traceback(error, trace)
+    return trace
+
+
+if __name__ == "__main__":
+    if sys.path[0] == "":
+        del sys.path[0]
+    if sys.argv[2:]:
+        preload(sys.argv[2:])
+    release = receive(int(sys.argv[1]))
+    dress(release["path"][0], release["arg"], release["env"])
+    body, shown = load(release["path"][0], release["arg"])
+    last_value = LastValue(release["value"][0], shown)
+    report = Report()
+    namespace = new_main(release["path"][0])
+    # From here on no function is called that the program's own trace function could see.
+    try:
+        exec(body, namespace)
+        if shown is not None:
+            last_value.other_hook, sys.displayhook = sys.displayhook, last_value
+            exec(shown, namespace)
+        for name in FORGOTTEN_NAMES:
+            namespace.pop(name, None)
+    except SystemExit:
+        raise
+    except BaseException:
+        report.hook = getattr(sys, "excepthook", sys.__excepthook__)
+        sys.excepthook = report
+        raise
+    finally:
+        del namespace
+        for name in ("stderr", "stdout"):
+            try:
+                getattr(sys, name).flush()
+            except BaseException:
+                continue  # reported, if it still fails, when the interpreter flushes again

@@ -1,0 +1,270 @@
+"""Runs requests: the one place that knows the order of things, the budgets and the ladder
+from asking a sandbox to end to ending it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sandbox_core.archive import InputPlan, plan_files
+from sandbox_core.deadline import Deadline
+from sandbox_core.engines.base import CancelToken, Channel, Engine, SandboxSpec
+from sandbox_core.errors import (
+    ChannelClosed,
+    NotIsolated,
+    SandboxError,
+    StartFailed,
+)
+from sandbox_core.event_feed import EventFeed
+from sandbox_core.guest_program import guest_program
+from sandbox_core.job import boot_frame, job_frames
+from sandbox_core.leases import current_owner
+from sandbox_core.models import OnEvent, RunRequest, RunResult
+from sandbox_core.outcome import Evidence
+from sandbox_core.protocol import (
+    FrameReader,
+    bootstrap_argv,
+    encode_frame,
+    encode_program,
+)
+from sandbox_core.recorder import Recorder
+
+__all__ = ["Budgets", "LocalRunner", "Runner"]
+
+_LOG = logging.getLogger("run_code.runner")
+_POLL_SECONDS = 0.1
+_BYTES_PER_SECOND = 5 << 20
+_DISPOSERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Seconds for each phase of a run; tests set them lower.
+
+    ``transfer`` is what an upload or download may take on top of its bytes at 5 MB/s;
+    ``overtime`` is how long after the program's limit the guest may still be heard of;
+    ``farewell`` is how long a cancelled run may take to hand over what it has.
+    """
+
+    start: float = 15.0
+    transfer: float = 10.0
+    overtime: float = 2.0
+    collection: float = 5.0
+    farewell: float = 1.5
+
+
+class Runner(Protocol):
+    """Whatever can run a request: a local engine, or a service over HTTP."""
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """Run to the end and return the result, also of a failure; never raises for what a
+        sandbox or an engine does. Raises InvalidRequest when the request breaks a rule.
+        """
+
+    def close(self) -> None:
+        """End what is left of finished runs. Called once, when no run is under way."""
+
+
+class LocalRunner:
+    """Runs each request in a fresh sandbox of an engine, in the calling thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        image: str,
+        runtime: str = "runsc",
+        budgets: Budgets | None = None,
+    ) -> None:
+        self._engine = engine
+        self._image = image
+        self._runtime = runtime
+        self._budgets = budgets or Budgets()
+        # A result need not wait until its container is removed (about 0.1 s).
+        self._disposer = ThreadPoolExecutor(_DISPOSERS, "run-code-dispose")
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """See Runner.run."""
+        plan = plan_files(request)
+        feed = EventFeed(on_event)
+        started = time.monotonic()
+        session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        try:
+            result = session.run(self._engine, self._spec(request))
+        finally:
+            feed.close()
+            if session.channel is not None:
+                self._dispose(session.channel)
+        return replace(result, total_seconds=time.monotonic() - started)
+
+    def close(self) -> None:
+        """See Runner.close."""
+        self._disposer.shutdown(wait=True)
+
+    def _spec(self, request: RunRequest) -> SandboxSpec:
+        budgets, limits = self._budgets, request.limits
+        transfers = (
+            2 * budgets.transfer + 2 * (limits.work_mib << 20) / _BYTES_PER_SECOND
+        )
+        lease = budgets.start + transfers + limits.seconds + budgets.overtime
+        lease += budgets.collection
+        return SandboxSpec(
+            image=self._image,
+            runtime=self._runtime,
+            limits=limits,
+            run_id=request.run_id,
+            owner=current_owner(),
+            expires_at=time.time() + lease,
+            argv=tuple(bootstrap_argv()),
+        )
+
+    def _dispose(self, channel: Channel) -> None:
+        future = self._disposer.submit(channel.close)
+        future.add_done_callback(_log_failed_disposal)
+
+
+def _log_failed_disposal(future: "Future[None]") -> None:
+    error = future.exception()
+    if error is not None:
+        _LOG.error("a sandbox could not be removed: %r", error)
+
+
+class _Session:
+    """One run of one request, from start to result."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        plan: InputPlan,
+        feed: EventFeed,
+        cancel: CancelToken,
+        budgets: Budgets,
+    ) -> None:
+        self.channel: Channel | None = None
+        self._request = request
+        self._plan = plan
+        self._cancel = cancel
+        self._budgets = budgets
+        self._reader = FrameReader()
+        self._recorder = Recorder(request, feed)
+        self._timed_out = False
+        self._farewell: Deadline | None = None
+
+    def run(self, engine: Engine, spec: SandboxSpec) -> RunResult:
+        """Go through the phases; whatever goes wrong ends in the result."""
+        error = ""
+        try:
+            self._converse(engine, spec)
+        except SandboxError as problem:
+            if not self._cancel.is_set():
+                error = self._explain(problem)
+        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
+        return self._recorder.result(self._host_evidence(error), facts)
+
+    def _converse(self, engine: Engine, spec: SandboxSpec) -> None:
+        budgets = self._budgets
+        start = Deadline(budgets.start)
+        channel = self.channel = engine.start(spec, self._cancel, start)
+        lease_seconds = spec.expires_at - time.time()
+        hello = encode_program(guest_program()) + boot_frame(spec.limits, lease_seconds)
+        channel.send(hello, start)
+        self._read_until(lambda: self._recorder.hello is not None, start)
+        if not self._recorder.hello or not self._recorder.hello["gvisor"]:
+            raise NotIsolated(
+                f"The runtime “{spec.runtime}” is not gVisor, so nothing was run. An "
+                "administrator should register runsc under this name (docs/setup.md)."
+            )
+        size = sum(len(file.data) for file in self._plan.files) + len(
+            self._request.stdin
+        )
+        upload = Deadline(budgets.transfer + size / _BYTES_PER_SECOND)
+        for frames in job_frames(self._request, self._plan):
+            channel.send(frames, upload)
+        self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
+        program = Deadline(self._request.limits.seconds + budgets.overtime)
+        if not self._read_until(
+            lambda: self._recorder.program_over, program, late_is_error=False
+        ):
+            self._timed_out = True
+            return
+        most = self._request.limits.work_mib << 20
+        rest = budgets.collection + budgets.transfer + most / _BYTES_PER_SECOND
+        self._read_until(lambda: self._recorder.done, Deadline(rest))
+
+    def _read_until(
+        self,
+        reached: Callable[[], bool],
+        deadline: Deadline,
+        late_is_error: bool = True,
+    ) -> bool:
+        """Drain the channel until a milestone. Returns False when the time is up instead.
+
+        Raises StartFailed when late_is_error, ChannelClosed at the end of the stream or of
+        the farewell of a cancelled run, ProtocolError when the sandbox breaks the rules.
+        """
+        channel = self.channel
+        while channel is not None and not reached():
+            self._say_farewell(channel)
+            if deadline.passed():
+                if late_is_error:
+                    raise StartFailed("The sandbox did not answer in time. Try again.")
+                return False
+            untrusted_data = channel.recv(min(_POLL_SECONDS, deadline.remaining()))
+            if untrusted_data == b"":
+                raise ChannelClosed(
+                    "The sandbox ended unexpectedly. Try again; if it stays, tell your "
+                    "administrator."
+                )
+            for kind, untrusted_payload in self._reader.feed(untrusted_data or b""):
+                self._recorder.take(kind, untrusted_payload)
+        return True
+
+    def _say_farewell(self, channel: Channel) -> None:
+        """When cancelled: ask the guest once to end and hand over, then lose patience."""
+        if not self._cancel.is_set():
+            return
+        if self._farewell is None:
+            self._farewell = Deadline(self._budgets.farewell)
+            channel.send(encode_frame("C"), self._farewell)
+        elif self._farewell.passed():
+            raise ChannelClosed("The run was stopped on request.")
+
+    def _explain(self, problem: SandboxError) -> str:
+        problem.run_id = self._request.run_id
+        level = logging.INFO if isinstance(problem, ChannelClosed) else logging.ERROR
+        _LOG.log(level, "run %s: %s (%s)", problem.run_id, problem, problem.detail)
+        return str(problem)
+
+    def _host_evidence(self, error: str) -> Evidence:
+        """What the host saw. A dead sandbox is looked into: its memory may have run out."""
+        oom = False
+        ended = None
+        suspicious = error or self._timed_out or self._recorder.ended_suspiciously
+        if self.channel is not None and suspicious:
+            self.channel.kill()
+            ended = self.channel.ended(Deadline(self._budgets.overtime))
+            oom = bool(ended.oom)
+        if ended is not None and ended.untrusted_diagnostics:
+            _LOG.warning(
+                "run %s: the sandbox said %r",
+                self._request.run_id,
+                ended.untrusted_diagnostics,
+            )
+        return Evidence(
+            error="" if oom else error,
+            cancelled=self._cancel.is_set(),
+            timed_out=self._timed_out,
+            oom=oom,
+        )
