@@ -308,11 +308,9 @@ class Guest:
             self.warm = self.start_launcher([])
         program, release = self.warm
         self.warm = None
-        fields = [("path", step["path"]), ("value", self.job["value_path"])]
-        fields += [("env", "%s=%s" % pair) for pair in step["env"].items()]
-        os.write(
-            release, "".join("%s=%s\0" % field for field in fields).encode() + b"\0"
-        )
+        fields = ["path=" + step["path"], "value=" + self.job["value_path"]]
+        fields += [f"env={name}={value}" for name, value in step["env"].items()]
+        os.write(release, "\0".join([*fields, "", ""]).encode())
         os.close(release)
         return program
 

@@ -165,9 +165,7 @@ class Collector:
             if is_kind(status.st_mode):
                 return word + ", not a file"
         if status.st_size > self.file_bytes:
-            return "larger than the limit of %d MB for one file" % (
-                self.file_bytes >> 20
-            )
+            return f"larger than the limit of {self.file_bytes >> 20} MB for one file"
         if status.st_size > self.bytes_left:
             return f"all files together are larger than {self.job['collected_bytes'] >> 20} MB"
         return ""

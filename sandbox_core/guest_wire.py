@@ -22,7 +22,10 @@ def _json_of(value):
     if isinstance(value, str):
         return _json.encode_basestring_ascii(value)
     if isinstance(value, dict):
-        return "{" + ",".join(_json_of(k) + ":" + _json_of(v) for k, v in value.items())
+        pairs = (
+            _json_of(name) + ":" + _json_of(entry) for name, entry in value.items()
+        )
+        return "{" + ",".join(pairs) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(_json_of(entry) for entry in value) + "]"
     if value is None or isinstance(value, bool):

@@ -24,9 +24,8 @@ Only this differs, and cannot be helped:
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
   the warning filters they set; garbage collector counts and the process's age are other ones;
-* a last bare expression is compiled on its own: a constant in it is another object than an
-  equal one before it, ``sys.displayhook`` is the launcher's while it runs, and its value lives
-  until the program's threads have ended.
+* the value of a last bare expression lives until the program's threads have ended, and the code
+  of ``__main__`` has one more constant, which takes that value.
 
 Only what every interpreter has built in or has loaded at its start is imported here: a cold
 start costs no more, and no file beside the program can take the place of a module.
@@ -40,17 +39,19 @@ import os
 import sys
 import time
 
+# importlib's own name for itself: importing importlib would run a file of that name.
+SourceFileLoader = sys.modules["_frozen_importlib_external"].SourceFileLoader
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, TracebackType
-    from typing import Any
+    from typing import Any, TypeGuard
 
 VALUE_CHARACTERS = 64 * 1024
 VALUE_SECONDS = 2.0
 CUT_MARK = " … (cut)"
 JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
-# The bits of co_flags that `from __future__ import` sets, in every Python from 3.9 on.
-FUTURE_FLAGS = 0x1FE0000
+# Stands in the syntax tree for the object that takes the last value; no program has this string.
+TAKER_MARK = "the launcher's taker of the last value"
 # What the interpreter takes out of __main__ when a program file has ended.
 FORGOTTEN_NAMES = ("__file__", "__cached__")
 
@@ -93,6 +94,20 @@ def receive(descriptor: int) -> dict[str, list[str]]:
     return fields
 
 
+def new_main() -> dict[str, object]:
+    """Put a new module in the place of ``__main__`` and return its namespace.
+
+    Before anything is preloaded, because multiprocessing keeps the module that it finds.
+    """
+    main = type(sys)("__main__")
+    namespace = vars(main)
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    namespace["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    return namespace
+
+
 def dress(path: str, arguments: list[str], additions: list[str]) -> None:
     """Make argv, path and environment those of ``python3 PATH ARGUMENTS``."""
     sys.argv = [path, *arguments]
@@ -107,8 +122,8 @@ def dress(path: str, arguments: list[str], additions: list[str]) -> None:
             time.tzset()
 
 
-def load(path: str, arguments: list[str]) -> "tuple[CodeType, CodeType | None]":
-    """The program's code: all but a last bare expression, and that expression or None.
+def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
+    """The program's code; the value of a last bare expression is written to value_path.
 
     What cannot be read or compiled, plain python3 is put in this one's place to complain of:
     nothing of the program has run yet, and nobody else words it as the interpreter does.
@@ -118,31 +133,36 @@ def load(path: str, arguments: list[str]) -> "tuple[CodeType, CodeType | None]":
     sys.stderr = held = io.StringIO()
     try:
         with open(path, "rb") as file:
-            codes = compile_program(file.read(), path)
+            code = compile_program(file.read(), path, LastValue(value_path))
     except Exception:
         os.execv(sys.executable, [sys.executable, path, *arguments])
     finally:
         sys.stderr = stderr
     if held.getvalue():
         stderr.write(held.getvalue())
-    return codes
+    return code
 
 
-def compile_program(source: bytes, path: str) -> "tuple[CodeType, CodeType | None]":
-    """Compile as `load` says, whatever compile raises; no flag of the launcher's is inherited."""
+def compile_program(source: bytes, path: str, taker: "LastValue") -> "CodeType":
+    """Compile as `load` says, whatever compile raises; no flag of the launcher's is inherited.
+
+    A shown expression ``x`` becomes ``taker @ x``: nothing but one more operation on the same
+    line of the same code, so that the program, its traces and a debugger stay as they are.
+    """
     tree = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     assert isinstance(tree, _ast.Module)
-    last = tree.body[-1] if tree.body else None
-    if last is None or not is_shown(last, source):
-        return compile(tree, path, "exec", dont_inherit=True), None
-    del tree.body[-1]
-    body = compile(tree, path, "exec", dont_inherit=True)
-    flags = body.co_flags & FUTURE_FLAGS
-    shown = _ast.Interactive([last])
-    return body, compile(shown, path, "single", flags, dont_inherit=True)
+    if not tree.body or not is_shown(tree.body[-1], source):
+        return compile(tree, path, "exec", dont_inherit=True)
+    last = tree.body[-1]
+    place = {name: getattr(last.value, name) for name in last.value._attributes}
+    mark = _ast.Constant(TAKER_MARK, **place)
+    last.value = _ast.BinOp(mark, _ast.MatMult(), last.value, **place)
+    code = compile(tree, path, "exec", dont_inherit=True)
+    constants = (taker if one == TAKER_MARK else one for one in code.co_consts)
+    return code.replace(co_consts=tuple(constants))
 
 
-def is_shown(last: _ast.stmt, source: bytes) -> bool:
+def is_shown(last: _ast.stmt, source: bytes) -> "TypeGuard[_ast.Expr]":
     """Whether a notebook shows the last statement's value: no literal, no `;` after it."""
     if not isinstance(last, _ast.Expr) or isinstance(last.value, _ast.Constant):
         return False
@@ -152,35 +172,14 @@ def is_shown(last: _ast.stmt, source: bytes) -> bool:
     return not any(b";" in line.partition(b"#")[0] for line in rest)
 
 
-def new_main(path: str) -> dict[str, object]:
-    """Put a new module in the place of ``__main__`` and return its namespace."""
-    main = type(sys)("__main__")
-    namespace = vars(main)
-    if "__annotations__" in globals():
-        namespace["__annotations__"] = {}
-    namespace["__builtins__"] = __builtins__
-    namespace["__file__"] = path
-    namespace["__cached__"] = None
-    loader = sys.modules["_frozen_importlib_external"].SourceFileLoader
-    namespace["__loader__"] = loader("__main__", path)
-    sys.modules["__main__"] = main
-    return namespace
-
-
 class LastValue:
-    """The display hook of the last bare expression: the value goes to a file at the end."""
+    """Takes the value of the last bare expression; it goes to a file when the program ends."""
 
-    def __init__(self, path: str, code: "CodeType | None") -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.code = code
         self.process = os.getpid()
-        self.other_hook = sys.displayhook
 
-    def __call__(self, value: object) -> None:
-        if sys._getframe(1).f_code is not self.code:
-            self.other_hook(value)
-            return
-        sys.displayhook = self.other_hook
+    def __matmul__(self, value: object) -> None:
         # A coroutine that nobody awaited has to end here and now: its warning names the line
         # of the program that runs.
         if value is not None and not hasattr(type(value), "cr_code"):
@@ -268,20 +267,20 @@ def without_launcher(error: BaseException) -> "TracebackType | None":
 if __name__ == "__main__":
     if sys.path[0] == "":
         del sys.path[0]
+    namespace = new_main()
     if sys.argv[2:]:
         preload(sys.argv[2:])
     release = receive(int(sys.argv[1]))
-    dress(release["path"][0], release["arg"], release["env"])
-    body, shown = load(release["path"][0], release["arg"])
-    last_value = LastValue(release["value"][0], shown)
+    path, arguments = release["path"][0], release["arg"]
+    dress(path, arguments, release["env"])
+    code = load(path, arguments, release["value"][0])
+    namespace.update(
+        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
+    )
     report = Report()
-    namespace = new_main(release["path"][0])
     # From here on no function is called that the program's own trace function could see.
     try:
-        exec(body, namespace)
-        if shown is not None:
-            last_value.other_hook, sys.displayhook = sys.displayhook, last_value
-            exec(shown, namespace)
+        exec(code, namespace)
         for name in FORGOTTEN_NAMES:
             namespace.pop(name, None)
     except SystemExit:

@@ -166,12 +166,15 @@ class Recorder:
             self._add_text(stream, cleaner.finish())
         stdout, stderr, output = self._transcript.finish()
         last = self._last
+        told: dict[str, Any] = {
+            flag: value or getattr(host, flag) for flag, value in self._flags.items()
+        }
         seen = replace(
             host,
             done=self.done,
             exit_code=last.exit_code if last else None,
             signal=last.signal if last else None,
-            **{flag: told or getattr(host, flag) for flag, told in self._flags.items()},
+            **told,
         )
         outcome = classify(seen)
         limits = self._request.limits
