@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 __all__ = [
+    "PROJECT_PACKAGES",
     "REWRITTEN_PHRASES",
     "BundleError",
     "SourceModule",
@@ -34,7 +35,7 @@ REWRITTEN_PHRASES = tuple(
     f"from {word}" for word in ("utils", "apps", "main", "config")
 )
 
-_PROJECT_PACKAGES = ("sandbox_core", "owui_plugin")
+PROJECT_PACKAGES = ("sandbox_core", "owui_plugin")
 _LOADED_AT_ONCE = sys.stdlib_module_names | {"pydantic"}
 # Open WebUI takes a file that has one of these names for another kind of plugin.
 _PLUGIN_KINDS = frozenset({"Pipe", "Filter"})
@@ -322,7 +323,7 @@ def _imported_tops(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def _is_project(node: ast.Import | ast.ImportFrom) -> bool:
     relative = isinstance(node, ast.ImportFrom) and node.level > 0
-    return relative or any(top in _PROJECT_PACKAGES for top in _imported_tops(node))
+    return relative or any(top in PROJECT_PACKAGES for top in _imported_tops(node))
 
 
 def _is_export_list(node: ast.stmt) -> TypeGuard[ast.Assign]:
