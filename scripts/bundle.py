@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import black
@@ -27,6 +28,7 @@ from bundle_source import (
     Violation,
     dialect_violations,
     find_project_import,
+    module_path,
     phrase_violations,
     read_module,
 )
@@ -109,6 +111,10 @@ def _ordered_modules(root: Path, entry: str) -> list[SourceModule]:
             line = find_project_import(importer, name)
             sentence = f"These modules import each other in a circle: {chain}."
             raise BundleError([Violation(importer.path, line, sentence)])
+        if importer and not (root / module_path(name)).is_file():
+            line = find_project_import(importer, name)
+            sentence = f"There is no module {name}: correct the import."
+            raise BundleError([Violation(importer.path, line, sentence)])
         waiting.append(name)
         module = read_module(root, name)
         for node in module.project_imports:
@@ -179,7 +185,7 @@ def _bindings(module: SourceModule) -> Iterator[tuple[str, str, int]]:
 
 
 def _render(
-    plugin: Plugin, modules: list[SourceModule], project: dict[str, object], digest: str
+    plugin: Plugin, modules: list[SourceModule], project: dict[str, Any], digest: str
 ) -> str:
     parts = [_frontmatter(plugin, project), _file_notes(modules, project, digest)]
     parts.append(_merged_imports(modules))
@@ -196,7 +202,7 @@ def _render(
     return text
 
 
-def _frontmatter(plugin: Plugin, project: dict[str, object]) -> str:
+def _frontmatter(plugin: Plugin, project: dict[str, Any]) -> str:
     license_text = project["license"]
     if isinstance(license_text, dict):
         license_text = license_text["text"]
@@ -215,9 +221,8 @@ def _frontmatter(plugin: Plugin, project: dict[str, object]) -> str:
     return "\n".join(['"""', *lines, '"""'])
 
 
-def _requirements(project: dict[str, object]) -> list[str]:
-    dependencies = project["dependencies"]
-    assert isinstance(dependencies, list)
+def _requirements(project: dict[str, Any]) -> list[str]:
+    dependencies: list[str] = project["dependencies"]
     for dependency in dependencies:
         if set(dependency) & set(",;"):
             sentence = (
@@ -229,7 +234,7 @@ def _requirements(project: dict[str, object]) -> list[str]:
 
 
 def _file_notes(
-    modules: list[SourceModule], project: dict[str, object], digest: str
+    modules: list[SourceModule], project: dict[str, Any], digest: str
 ) -> str:
     width = max(len(module.path) for module in modules)
     notes = [

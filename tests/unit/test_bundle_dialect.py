@@ -109,6 +109,13 @@ def test_import_circle_is_refused(toy):
     )
 
 
+def test_import_of_a_module_that_is_not_there(toy):
+    edit(toy, "owui_plugin/tool.py", "core.shape import", "core.shade import")
+    assert "owui_plugin/tool.py:6: There is no module sandbox_core.shade" in violations(
+        toy
+    )
+
+
 def test_re_exported_name_is_refused(toy):
     edit(
         toy, "owui_plugin/tool.py", "core.shape import Shape", "core.words import Shape"
