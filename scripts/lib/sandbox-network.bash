@@ -1,11 +1,13 @@
 # The network bridge of the sandbox host, and the firewall rules around it. Sourced by
-# scripts/sandbox-host, which calls ensure_bridge, remember_firewall and remove_network.
+# scripts/sandbox-host.
 # shellcheck shell=bash
 
 readonly BRIDGE=${SANDBOX_HOST_BRIDGE:-runcode0}
 readonly ADDRESS=${SANDBOX_HOST_ADDRESS:-10.218.0.1/24}
 readonly BRIDGE_OWNER=sandbox-host:$HOST_DIR
-readonly FIREWALL_BEFORE=$HOST_DIR/firewall-before
+readonly FIREWALL_BEFORE=$RUN_STATE.firewall
+
+# ---- the bridge --------------------------------------------------------------------------
 
 # The bridge says by its alias whose it is, so that `down` needs no settings and never takes
 # another's.
@@ -32,23 +34,53 @@ and SANDBOX_HOST_ADDRESS to unused ones."
 
 check_address_is_free() {
   local routes
+  ip -4 route show root "$ADDRESS" &>/dev/null ||
+    die "SANDBOX_HOST_ADDRESS is no IPv4 address with a prefix length: $ADDRESS"
   routes=$(ip -4 route show root "$ADDRESS" && ip -4 route show match "$ADDRESS")
   routes=$(sed '/^default/d' <<<"$routes")
   [ -z "$routes" ] || die "the network $ADDRESS is in use ($(head -1 <<<"$routes" | xargs)): \
 set SANDBOX_HOST_ADDRESS to an unused one, e.g. 10.219.0.1/24."
 }
 
-# Docker's chains are shared by all engines of the machine. If there are none yet, ours makes
-# them, and changes the policy for forwarded packets: note what to go back to.
-remember_firewall() {
-  iptables -t nat -n -L DOCKER &>/dev/null && return
-  echo "$(iptables -S FORWARD | sed -n 's/^-P FORWARD //p')" \
-    "$(cat /proc/sys/net/ipv4/ip_forward)" >"$FIREWALL_BEFORE"
+# ---- the firewall ------------------------------------------------------------------------
+# All Docker engines of a machine share chains of one name, and an engine that starts empties
+# them, the other's published ports included. So the engine here manages the firewall only
+# when it is alone; beside another one, three rules of our own do.
+
+another_engine_runs() { grep -qsx dockerd /proc/[0-9]*/comm; }
+
+# Asked while ours is down: chains that we did not note as ours are another's.
+another_engine_filters() {
+  iptables -t nat -n -L DOCKER &>/dev/null || return
+  [ ! -e "$FIREWALL_BEFORE" ] || another_engine_runs
 }
 
 # usage: delete_rules TABLE PATTERN
 delete_rules() {
   iptables -t "$1" -S 2>/dev/null | sed -nE "/$2/s/^-A/-D/p" | xargs -r -L1 iptables -t "$1"
+}
+
+# usage: delete_bridge_rules BRIDGE
+delete_bridge_rules() {
+  local table
+  for table in filter nat raw; do
+    delete_rules "$table" "-[io] $1( |\$)"
+  done
+}
+
+add_bridge_rules() {
+  delete_bridge_rules "$BRIDGE"
+  iptables -t nat -A POSTROUTING -s "$ADDRESS" ! -o "$BRIDGE" -j MASQUERADE
+  iptables -I FORWARD -i "$BRIDGE" -j ACCEPT
+  iptables -I FORWARD -o "$BRIDGE" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+}
+
+# The engine makes its chains and changes the policy for forwarded packets: note what to go
+# back to.
+remember_firewall() {
+  [ ! -e "$FIREWALL_BEFORE" ] || return 0
+  echo "$(iptables -S FORWARD | sed -n 's/^-P FORWARD //p')" \
+    "$(cat /proc/sys/net/ipv4/ip_forward)" >"$FIREWALL_BEFORE"
 }
 
 remove_docker_chains() {
@@ -62,8 +94,6 @@ remove_docker_chains() {
   done
 }
 
-another_engine_runs() { grep -qsx dockerd /proc/[0-9]*/comm; }
-
 restore_firewall() {
   [ -e "$FIREWALL_BEFORE" ] || return 0
   another_engine_runs && return
@@ -76,12 +106,10 @@ restore_firewall() {
 }
 
 remove_network() {
-  local found table
+  local found
   found=$(our_bridge)
   if [ -n "$found" ]; then
-    for table in filter nat raw; do
-      delete_rules "$table" "-[io] $found( |\$)"
-    done
+    delete_bridge_rules "$found"
     ip link delete "$found"
   fi
   restore_firewall
