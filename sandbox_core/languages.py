@@ -32,10 +32,12 @@ class Language:
     """How one language is recognised, written to a file, and run.
 
     ``argv`` is the command before the file name. ``joins``: consecutive blocks are joined
-    into one program, as a reader expects of an interpreted language. ``interpreters`` are
-    the program names that may stand in a ``#!`` line. ``transcripts`` are the fence words
-    whose blocks hold prompts and output; ``prompts`` finds a prompted line there (group 1 is
-    the command) and ``continuation`` its following lines (group 1 likewise).
+    into one program, as a reader expects of an interpreted language; a block in which
+    ``alone_pattern`` is found is joined to nothing before it. ``interpreters`` are the
+    program names that may stand in a ``#!`` line. ``transcripts`` are the fence words whose
+    blocks hold prompts and output; ``prompts`` finds a prompted line there (group 1 is the
+    command) and ``continuation`` its following lines (group 1 likewise);
+    ``here_documents``: a command may go on until the word that it names after ``<<``.
     ``line_reference`` finds the program's own line numbers (group 1) in its error output. A
     file with ``module_pattern`` in its code is named ``module_file_name`` instead.
     """
@@ -48,11 +50,13 @@ class Language:
     version_argv: tuple[str, ...]
     self_test: SelfTest
     joins: bool = True
+    alone_pattern: str = ""
     launched: bool = False
     interpreters: tuple[str, ...] = ()
     transcripts: tuple[str, ...] = ()
     prompts: str = ""
     continuation: str = ""
+    here_documents: bool = False
     line_reference: str = ""
     module_file_name: str = ""
     module_pattern: str = ""
@@ -72,6 +76,9 @@ PYTHON = Language(
     argv=("python3",),
     version_argv=("python3", "--version"),
     self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
+    # A file of its own (`__future__` imports must come first in it), or an excerpt that
+    # would become part of whatever is before it.
+    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
     launched=True,
     interpreters=("python", "python3"),
     transcripts=("pycon", "python-console", "python-repl", "doctest"),
@@ -113,6 +120,7 @@ BASH = Language(
     ),
     prompts=_SHELL_PROMPT,
     continuation=r"^>(?: (.*))?$",
+    here_documents=True,
     line_reference=r"main\.sh: line (\d+)",
 )
 

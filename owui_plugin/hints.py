@@ -1,0 +1,83 @@
+"""What to do next after a failure: one table, shared by people and models."""
+
+import re
+from dataclasses import dataclass
+
+from sandbox_core.models import RunResult
+from sandbox_core.outcome import Outcome
+
+__all__ = ["hint_for"]
+
+# Only the end of the error output tells why a program ended.
+_HINT_REACH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    pattern: re.Pattern[str]
+    sentence: str
+
+
+def _hint(pattern: str, sentence: str) -> _Hint:
+    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
+
+
+_BY_OUTCOME = {
+    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
+    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
+    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
+    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
+    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
+    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
+}
+
+_BY_ERROR = (
+    _hint(
+        r"^EOFError\b|\bread: read error\b",
+        "There is no keyboard here: set the value in the code, or give the input "
+        "beforehand as stdin.",
+    ),
+    _hint(
+        r"No matching distribution found|Failed to establish a new connection"
+        r"|Temporary failure in name resolution|Name or service not known"
+        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
+        r"|Temporary failure resolving",
+        "There is no network in the sandbox, and installing packages is off: use what "
+        "is there (`pip list` shows it) and put the data into the code.",
+    ),
+    _hint(
+        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
+        "That package is not in the sandbox, and installing packages is off: use one that "
+        "is there (`pip list` shows them) or do without.",
+    ),
+    _hint(
+        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
+        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
+        "commands into a Bash block.",
+    ),
+    _hint(
+        r"No such file or directory|ENOENT",
+        "Each run starts with an empty work folder: create the file in the same code.",
+    ),
+    _hint(
+        r"command not found",
+        "That command is not in the sandbox: use one that is there, or do it in Python.",
+    ),
+    _hint(
+        r"Read-only file system|Permission denied|EROFS|EACCES",
+        "Only the work folder and `/tmp` can be written to.",
+    ),
+    _hint(
+        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
+        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
+    ),
+)
+
+
+def hint_for(result: RunResult) -> str:
+    """One sentence of advice, as Markdown, after a run that did not end well; empty when
+    all is well or there is nothing to advise. It holds no text of the program."""
+    if result.outcome is not Outcome.FAILED:
+        return _BY_OUTCOME.get(result.outcome, "")
+    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
+    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")

@@ -1,0 +1,129 @@
+"""A run's result as Markdown for people, and how it is found again in a message.
+
+What comes from the program is shown letter for letter inside a fence that it cannot
+close. Outside of a fence everything is escaped.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from owui_plugin.hints import hint_for
+from sandbox_core.models import KeptText, RunResult
+from sandbox_core.outcome import Outcome
+from sandbox_core.streams import clean_text, shorten
+
+__all__ = [
+    "escape_markdown",
+    "fenced",
+    "render_for_chat",
+    "render_refusal_for_chat",
+    "running_text",
+    "strip_results",
+    "visible_kept",
+    "visible_text",
+]
+
+_HEADING = "**Run code** · "
+_VALUE_LABEL = "Value:"
+
+_OUTCOME_WORDS = {
+    Outcome.SANDBOX_ERROR: "could not run",
+    Outcome.CANCELLED: "stopped",
+    Outcome.MEMORY_LIMIT: "memory limit",
+    Outcome.TIMEOUT: "timed out",
+    Outcome.OUTPUT_LIMIT: "output limit",
+    Outcome.PROCESS_LIMIT: "process limit",
+    Outcome.DISK_LIMIT: "disk limit",
+    Outcome.FAILED: "failed",
+    Outcome.OK: "ok",
+}
+
+# Characters that turn the text around them, hide in it, or end a line for some readers.
+_DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# Open WebUI takes `\(` and `\[` for formulas, so links are broken at their `]` alone, and
+# shows entities such as `&amp;` as they are, so backslashes it is.
+_MARKDOWN = re.compile(r"[\\`*_{\]<>#|~$&]")
+_BACKTICKS = re.compile(r"`{3,}")
+
+_FENCE_PATTERN = r"(`{3,})text\n(?:[^\n]*\n)*?\1[ \t]*(?=\n|\Z)"
+_RESULT = re.compile(
+    rf"^{re.escape(_HEADING)}[^\n]*(?:\n(?![ \t]*\n|[^\n]*(?:`{{3}}|~{{3}}))[^\n]+)*"
+    rf"(?:\n+(?:{_VALUE_LABEL}\n+)?{_FENCE_PATTERN})*",
+    re.MULTILINE,
+)
+
+
+def visible_text(text: str) -> str:
+    """Cleaned text with deceptive characters written out, as ``\\u202e``."""
+    text = clean_text(text).replace("\r", "\n")
+    return _DECEPTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_kept(text: KeptText) -> KeptText:
+    """As visible_text, for both ends of a kept text."""
+    return KeptText(visible_text(text.head), visible_text(text.tail), text.omitted)
+
+
+def escape_markdown(text: str) -> str:
+    """Any text as one line of Markdown that shows it and does nothing else."""
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible_text(text).split()))
+
+
+def fenced(text: str) -> str:
+    """Text in a fence that is longer than any inside it; ends with a line end."""
+    shown = visible_text(text)
+    longest = max((len(run) for run in _BACKTICKS.findall(shown)), default=2)
+    fence = "`" * (longest + 1)
+    end = "" if shown.endswith("\n") else "\n"
+    return f"{fence}text\n{shown}{end}{fence}\n"
+
+
+def render_for_chat(
+    result: RunResult,
+    label: str,
+    shown_bytes: int = 64 * 1024,
+    notes: Sequence[str] = (),
+) -> str:
+    """Markdown to append to the answer. ``label`` names what ran, in words of ours.
+
+    ``shown_bytes`` limits output and value each, in bytes of UTF-8. ``notes`` come after
+    those of the result, one line each.
+    """
+    told = [escape_markdown(line) for line in (result.message, *result.notes, *notes)]
+    lines = [told[0], hint_for(result), *told[1:]]
+    parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
+    output = shorten(visible_kept(result.output), shown_bytes)
+    parts.append(fenced(str(output) or "(no output)"))
+    if result.value:
+        value = shorten(KeptText(visible_text(result.value)), shown_bytes)
+        parts.append(f"{_VALUE_LABEL}\n\n{fenced(str(value))}")
+    return "\n".join(parts)
+
+
+def running_text(label: str, preview: str = "") -> str:
+    """Markdown for a run that has begun; ``preview`` is the end of its output so far."""
+    about = "If Open WebUI restarts before the result is here, the run was interrupted."
+    text = _result_summary(f"{label} · running…", [about])
+    return f"{text}\n{fenced(preview)}" if preview else text
+
+
+def render_refusal_for_chat(sentence: str) -> str:
+    """Markdown that says why nothing was run."""
+    return _result_summary("not run", [escape_markdown(sentence)])
+
+
+def strip_results(markdown: str) -> str:
+    """The text without the result sections that this module once appended to it."""
+    return _RESULT.sub("", markdown)
+
+
+def _result_ending(result: RunResult) -> str:
+    words = _OUTCOME_WORDS[result.outcome]
+    if result.outcome is Outcome.FAILED and result.shell_exit_code is not None:
+        words += f" (exit {result.shell_exit_code})"
+    return f"{words} · {result.seconds:.2f} s"
+
+
+def _result_summary(heading: str, lines: Iterable[str]) -> str:
+    shown = [line for line in lines if line]
+    return "\n".join(["", _HEADING + heading, *shown, ""])
