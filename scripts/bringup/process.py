@@ -1,0 +1,78 @@
+"""Background processes that a later command can find again and stop.
+
+A process is remembered by its id *and* its start time, so that an id which the system has
+given to another program meanwhile is never signalled.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Process", "free_port", "is_running", "launch", "stop"]
+
+
+@dataclass(frozen=True)
+class Process:
+    """A started process: its id and its start time in clock ticks since boot."""
+
+    pid: int
+    started: int
+
+
+def launch(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
+) -> Process:
+    """Start `argv` in a session of its own, output appended to `log`."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            list(argv),
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    process = Process(child.pid, _start_time(child.pid) or 0)
+    # Somebody has to reap the child, or it stays a zombie for as long as we live.
+    threading.Thread(target=child.wait, daemon=True).start()
+    return process
+
+
+def is_running(process: Process) -> bool:
+    """Tell whether this very process (not another one with its id) is alive."""
+    return _start_time(process.pid) == process.started
+
+
+def stop(process: Process, *, grace: float = 15.0) -> None:
+    """End the process and its session: politely, then by force after `grace` seconds."""
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        if not is_running(process):
+            return
+        os.killpg(process.pid, signal_number)
+        deadline = time.monotonic() + grace
+        while is_running(process) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start_time(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat; None when there is no such process or only its corpse."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # the name in brackets may hold spaces
+    return None if fields[0] == "Z" else int(fields[19])

@@ -1,0 +1,200 @@
+"""The harness itself: a tiny Action and a tiny Tool through the real Open WebUI."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts.bringup.plugins import Plugin, install
+from tests.e2e.conftest import Person
+from tests.owui.browser import ChatPage
+from tests.owui.client import ChatClient
+from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
+from tests.owui.server import OpenWebUIServer
+
+Picture = Callable[[ChatPage, str], None]
+
+# Counts the words of the answer; asks first when the answer says so.
+ACTION = '''"""
+title: Count words
+description: Test aid
+"""
+
+import copy
+
+from open_webui.models.chats import Chats
+
+
+class Action:
+    async def action(self, body, __event_emitter__=None, __event_call__=None):
+        unit = "words"
+        if "CHOOSE" in body["messages"][-1]["content"]:
+            unit = await __event_call__(
+                {
+                    "type": "input",
+                    "data": {
+                        "title": "Count what?",
+                        "message": "Pick one",
+                        "value": "words",
+                        "input": {
+                            "type": "select",
+                            "options": [
+                                {"value": "words", "label": "All words"},
+                                {"value": "letters", "label": "All letters"},
+                            ],
+                        },
+                    },
+                }
+            )
+            if unit is False:
+                return
+        await __event_emitter__(
+            {"type": "status", "data": {"description": "Counted", "done": True}}
+        )
+        chat_id, message_id = body["chat_id"], body["id"]
+        async with Chats.edit_message_output(chat_id, message_id) as message:
+            text = message["output"][0]["content"][0]["text"]
+            count = len(text.split() if unit == "words" else text)
+            message["output"].append(
+                {
+                    "type": "message",
+                    "id": "msg_count",
+                    "status": "completed",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": f"{count} {unit}"}],
+                }
+            )
+            output = copy.deepcopy(message["output"])
+        await __event_emitter__({"type": "chat:completion", "data": {"output": output}})
+'''
+
+TOOL = '''"""
+title: Wait
+description: Test aid
+"""
+
+import asyncio
+
+
+class Tools:
+    async def wait(self, seconds: int) -> str:
+        """
+        Wait.
+
+        :param seconds: how long
+        """
+        await asyncio.sleep(seconds)
+        return f"waited {seconds} s"
+'''
+
+
+@pytest.fixture(scope="module")
+def plugins(admin: Person) -> None:
+    install(
+        admin.client,
+        [
+            Plugin("functions", "count_words", ACTION, {"title": "Count words"}),
+            Plugin("tools", "wait", TOOL, {"title": "Wait"}),
+        ],
+    )
+    admin.client.add_model("model-with-tool", MODEL, ["wait"])
+
+
+@pytest.mark.usefixtures("plugins")
+class TestAction:
+    def test_result_shows_live_and_after_reload_and_next_turn(
+        self, member_page: ChatPage, model: ScriptedModel, picture: Picture
+    ) -> None:
+        model.script(Reply("one two three"))
+        member_page.new_chat(MODEL)
+        member_page.ask("please count")
+        assert member_page.press_and_wait("Count words") == 200
+        member_page.wait_for_answer_text("3 words")
+        assert member_page.status_lines() == ["Counted"]
+        assert not member_page.is_shimmering()
+        picture(member_page, "live")
+
+        member_page.reload()
+        assert "3 words" in member_page.answer_text()
+
+        member_page.ask("and now?")
+        assert model.sees("3 words")
+        assert member_page.requests_elsewhere() == []
+
+    def test_dialog_offers_options_and_returns_the_choice(
+        self, admin_page: ChatPage, model: ScriptedModel, picture: Picture
+    ) -> None:
+        model.script(Reply("CHOOSE"))
+        admin_page.new_chat(MODEL)
+        admin_page.ask("please count")
+        admin_page.press("Count words")
+        assert admin_page.dialog_options() == ["All words", "All letters"]
+        picture(admin_page, "dialog")
+        admin_page.choose("All letters")
+        admin_page.wait_for_answer_text("6 letters")
+
+    def test_cancelled_dialog_leaves_the_answer_alone(
+        self, admin_page: ChatPage, model: ScriptedModel
+    ) -> None:
+        model.script(Reply("CHOOSE"))
+        admin_page.new_chat(MODEL)
+        admin_page.ask("please count")
+        admin_page.press("Count words")
+        admin_page.cancel()
+        assert admin_page.answer_text() == "CHOOSE"
+
+    def test_action_by_rest(self, member: Person, model: ScriptedModel) -> None:
+        model.script(Reply("one two"))
+        chat_id, answer = member.client.ask("please count")
+        member.client.run_action("count_words", chat_id, answer["id"])
+        stored = member.client.message(chat_id)
+        assert stored["output"][-1]["content"][0]["text"] == "2 words"
+
+
+@pytest.mark.usefixtures("plugins")
+class TestTool:
+    def test_model_gets_the_result(self, member: Person, model: ScriptedModel) -> None:
+        model.script(Reply(tool_calls=(ToolCall("wait", {"seconds": 0}),)))
+        _, answer = member.client.ask("wait a bit", tool_ids=["wait"])
+        assert answer["content"] == "tool said: waited 0 s"
+
+    def test_stop_button_ends_the_call(
+        self, member_page: ChatPage, member: Person, model: ScriptedModel
+    ) -> None:
+        model.script(Reply(tool_calls=(ToolCall("wait", {"seconds": 60}),)))
+        member_page.new_chat("model-with-tool")
+        member_page.send("wait long")
+        member_page.wait_for_text("Executing wait")
+        member_page.stop()
+        member_page.wait_for_answer(timeout=10)
+        stored = member.client.message(member_page.chat_id)
+        assert stored["done"]
+        assert stored["output"][-1]["status"] == "incomplete"
+
+
+class TestServer:
+    def test_uploaded_file_reaches_the_model(
+        self, admin: Person, model: ScriptedModel
+    ) -> None:
+        item = admin.client.upload_file("notes.csv", b"a,b\n1,2\n", "text/csv")
+        admin.client.ask("look", files=[item])
+        assert model.sees("notes.csv")
+        content = admin.client.download(f"/api/v1/files/{item['id']}/content")
+        assert content == b"a,b\n1,2\n"
+
+    def test_restart_keeps_the_data(
+        self, tmp_path: Path, model: ScriptedModel, model_server: ScriptedModel
+    ) -> None:
+        server = OpenWebUIServer(tmp_path, model_server.url)
+        try:
+            server.start()
+            client = ChatClient(server.url, model=MODEL)
+            client.sign_up("Ada", "ada@example.com", "a long password")
+            chat_id, _ = client.ask("remember me")
+            server.stop(kill=True)
+            server.start({"RUN_CODE_TEST_VARIABLE": "yes"})
+            assert client.message(chat_id)["content"] == "echo: remember me"
+            environment = Path(f"/proc/{server.pid}/environ").read_bytes()
+            assert b"RUN_CODE_TEST_VARIABLE=yes" in environment.split(b"\0")
+        finally:
+            server.stop()
