@@ -19,17 +19,11 @@ from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.errors import SandboxError
 from sandbox_core.languages import LANGUAGES, find_language
 from sandbox_core.limits import Limits
-from sandbox_core.models import InputFile, RunEvent, RunRequest, RunResult, Step
-from sandbox_core.outcome import Outcome
+from sandbox_core.models import InputFile, RunRequest, RunResult, Step
 from sandbox_core.runner import LocalRunner
+from sandbox_core.terminal import exit_status, print_event, print_findings
 
 _DEFAULT_IMAGE = os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
-_EXIT_CODES = {
-    Outcome.TIMEOUT: 124,
-    Outcome.SANDBOX_ERROR: 125,
-    Outcome.CANCELLED: 130,
-}
-_KILLED = 137
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: cancel.cancel())
     runner = LocalRunner(_engine(options), options.image, options.runtime)
     try:
-        result = runner.run(request, None if options.json else _show_event, cancel)
+        result = runner.run(request, None if options.json else print_event, cancel)
     finally:
         runner.close()
     if options.out:
@@ -107,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         print(json.dumps(_as_json(result), ensure_ascii=False))
     else:
         _show_end(result)
-    return _exit_code(result)
+    return exit_status(result)
 
 
 def _request(options: argparse.Namespace) -> RunRequest:
@@ -146,13 +140,6 @@ def _read_program(name: str) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _show_event(event: RunEvent) -> None:
-    if event.kind == "text":
-        target = sys.stdout if event.stream == "stdout" else sys.stderr
-        target.write(event.text)
-        target.flush()
-
-
 def _show_end(result: RunResult) -> None:
     for line in (result.message, *result.notes):
         if line:
@@ -181,24 +168,12 @@ def _as_json(result: RunResult) -> dict[str, Any]:
     return plain
 
 
-def _exit_code(result: RunResult) -> int:
-    """The program's own exit code; when it did not end by itself, what shells would say."""
-    if result.outcome in _EXIT_CODES:
-        return _EXIT_CODES[result.outcome]
-    code = result.shell_exit_code
-    return _KILLED if code is None else code
-
-
 def _doctor(options: argparse.Namespace) -> int:
     findings = examine(_engine(options), options.image, options.runtime)
     if options.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
-    else:
-        for finding in findings:
-            print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
-            if finding.mend:
-                print(f"      mend it: {finding.mend}")
-    return 0 if all(finding.ok for finding in findings) else 1
+        return 0 if all(finding.ok for finding in findings) else 1
+    return print_findings(findings)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,11 @@ from typing import IO
 
 from sandbox_core.errors import InvalidRequest, ProtocolError
 from sandbox_core.languages import language_named
-from sandbox_core.limits import Limits
+from sandbox_core.limits import MIB, Limits
 from sandbox_core.models import InputFile, OutputFile, RunRequest
 
 __all__ = ["FileReceiver", "InputPlan", "plan_files", "safe_output_name"]
 
-_MIB = 1 << 20
 _LONGEST_PART = 255
 _DEEPEST = 20
 _IN_MEMORY = 1 << 16
@@ -50,9 +49,9 @@ def plan_files(request: RunRequest) -> InputPlan:
         programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
     files = (*request.files, *programs)
     total = sum(len(file.data) for file in files)
-    if total > request.limits.work_mib * _MIB:
+    if total > request.limits.work_mib * MIB:
         raise InvalidRequest(
-            f"The files for this run have {total / _MIB:.1f} MB, but the work folder holds "
+            f"The files for this run have {total / MIB:.1f} MB, but the work folder holds "
             f"{request.limits.work_mib} MB. Leave some out."
         )
     return InputPlan(files, tuple(program.name for program in programs))
@@ -135,8 +134,8 @@ class FileReceiver:
         size = file.size + len(untrusted_data)
         self._total += len(untrusted_data)
         if (
-            size > self._limits.file_mib * _MIB
-            or self._total > self._limits.work_mib * _MIB
+            size > self._limits.file_mib * MIB
+            or self._total > self._limits.work_mib * MIB
         ):
             raise ProtocolError("The sandbox sent a broken message.", "file too large")
         file.content.write(untrusted_data)

@@ -6,7 +6,7 @@ Engine API 1.41, "ContainerCreate"); a test pins the result. Each option has its
 
 from typing import Any
 
-from sandbox_core.limits import Limits
+from sandbox_core.limits import MIB, Limits
 
 __all__ = [
     "GUEST_UID",
@@ -24,7 +24,6 @@ TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
 GUEST_UID = 1000
 RESERVE_MIB = 128
 
-_MIB = 1 << 20
 _GUEST_MIB = 64
 _PIDS = 4096
 
@@ -37,7 +36,7 @@ def container_memory_bytes(limits: Limits) -> int:
     needs to act before the kernel does.
     """
     mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
-    return mib * _MIB
+    return mib * MIB
 
 
 def container_config(

@@ -13,14 +13,13 @@ from sandbox_core.hardening import (
     WORK_FOLDER,
 )
 from sandbox_core.languages import language_named
-from sandbox_core.limits import Limits
+from sandbox_core.limits import MIB, Limits
 from sandbox_core.models import RunRequest
 from sandbox_core.payload import LAUNCHER_SOURCE
 from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
 
 __all__ = ["boot_frame", "job_frames"]
 
-_MIB = 1 << 20
 _VALUE_PATH = "/tmp/.run-code-value"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
@@ -47,7 +46,7 @@ def boot_frame(
             "open_files": limits.open_files,
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
-            * _MIB,
+            * MIB,
             "launcher": LAUNCHER_SOURCE,
             "preload": list(preload),
         },
@@ -92,12 +91,12 @@ def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
                 for step, name in zip(request.steps, plan.step_names, strict=True)
             ],
             "seconds": limits.seconds,
-            "memory_bytes": limits.memory_mib * _MIB,
-            "reserve_bytes": RESERVE_MIB * _MIB // 2,
-            "output_bytes": limits.output_mib * _MIB,
+            "memory_bytes": limits.memory_mib * MIB,
+            "reserve_bytes": RESERVE_MIB * MIB // 2,
+            "output_bytes": limits.output_mib * MIB,
             "files": limits.files,
-            "file_bytes": limits.file_mib * _MIB,
-            "collected_bytes": limits.work_mib * _MIB,
+            "file_bytes": limits.file_mib * MIB,
+            "collected_bytes": limits.work_mib * MIB,
             "value_path": _VALUE_PATH,
         },
     )

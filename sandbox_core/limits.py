@@ -5,7 +5,9 @@ from typing import Any, Self, cast
 
 from sandbox_core.errors import InvalidRequest
 
-__all__ = ["LimitRecord", "Limits", "limit_records"]
+__all__ = ["MIB", "LimitRecord", "Limits", "limit_records"]
+
+MIB = 1 << 20
 
 
 def _limit(default: float, low: float, high: float, unit: str, text: str) -> Any:

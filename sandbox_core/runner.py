@@ -135,7 +135,7 @@ class LocalRunner:
         future.add_done_callback(_log_failed_disposal)
 
 
-def _log_failed_disposal(future: "Future[None]") -> None:
+def _log_failed_disposal(future: Future[None]) -> None:
     error = future.exception()
     if error is not None:
         _LOG.error("a sandbox could not be removed: %r", error)

@@ -1,0 +1,5874 @@
+"""
+title: Run code
+author: The authors of Run code
+version: 0.1.0
+description: Lets the model run code in a gVisor sandbox and read its output.
+required_open_webui_version: 0.9.0
+requirements: requests, pydantic>=2, docker>=7, pyjwt, markdown-it-py>=3
+license: Apache-2.0
+"""
+
+# This file is generated. Edit the sources, not this file, and then run
+#     python scripts/bundle.py
+#
+# Version 0.1.0, SHA-256 of the sources of both plugins:
+#     f1a2bc9320a056b6f76913a03d4d28288eea66c4c146f1109d4a70fcd215a3a3
+#
+# The parts of this file, in their order:
+#     sandbox_core/errors.py                  Errors of the sandbox core.
+#     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
+#     owui_plugin/call_input.py               What models put around the code that they pass to a tool, taken off again.
+#     sandbox_core/limits.py                  The limits of one run: a validated value, and one record per limit for docs and valves.
+#     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+#     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
+#     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
+#     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
+#     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
+#     sandbox_core/models.py                  What goes into a run and what comes out of it.
+#     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
+#     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
+#     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher: what runs inside the sandbox.
+#     sandbox_core/guest_program.py           The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules.
+#     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
+#     sandbox_core/protocol.py                The host's side of the frames between host and guest.
+#     sandbox_core/job.py                     What the guest is told: the boot frame, and the frames of one job.
+#     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
+#     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
+#     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
+#     sandbox_core/doctor.py                  Looks at a host and proves by running things that sandboxes work on it.
+#     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
+#     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
+#     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
+#     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
+#     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
+#     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
+#     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
+#     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
+#     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
+#     owui_plugin/hints.py                    What to do next after a failure: one table, shared by people and models.
+#     owui_plugin/render.py                   A run's result as Markdown for people, and how it is found again in a message.
+#     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
+#     owui_plugin/admission.py                Who may start a run now, and who waits: an asyncio queue that holds no thread.
+#     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
+#     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
+#     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
+#     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
+#     owui_plugin/render_model.py             A run's result as short labelled text for a model, never longer than its budget.
+#     owui_plugin/repeat_guard.py             Stops a model that makes the same failing call again and again.
+#     owui_plugin/tool.py                     The run_code tool: what a model calls to have its code run, and what it is told.
+
+import argparse
+import asyncio
+import codecs
+import hashlib
+import inspect
+import json
+import logging
+import math
+import os
+import re
+import secrets
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cache
+from math import ceil
+from pathlib import Path, PurePosixPath
+from signal import SIGKILL
+from threading import Lock
+from types import ModuleType
+from typing import Any, IO, Literal, Protocol, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+# ===== begin sandbox_core/errors.py =====
+
+"""Errors of the sandbox core. Every message is a plain sentence that may be shown in a
+chat: it says what happened and what to do next, and holds no path, address or secret.
+
+    SandboxError
+    ├── InvalidRequest        the caller asked for something that is not allowed
+    ├── EngineError           the engine cannot give us a sandbox
+    │   ├── EngineUnavailable     the daemon is down, unreachable or does not answer
+    │   ├── RuntimeMissing        the gVisor runtime is not registered or its binary is gone
+    │   ├── NotIsolated           the runtime that answered is not gVisor
+    │   ├── ImageMissing          the sandbox image is not on this host
+    │   └── StartFailed           the sandbox was made but did not come up in time
+    ├── ChannelClosed         the guest is gone (or was killed) while we talked to it
+    └── ProtocolError         the sandbox sent something that the protocol does not allow
+"""
+
+
+class SandboxError(Exception):
+    """Base of all errors of the core; ``str(error)`` is a sentence for people.
+
+    ``detail`` is for the log only: it may name hosts, paths and vendor messages.
+    ``engine``, ``image`` and ``run_id`` are filled in on the way out by whoever knows them.
+    """
+
+    def __init__(self, sentence: str, detail: str = "") -> None:
+        super().__init__(sentence)
+        self.detail = detail
+        self.engine = ""
+        self.image = ""
+        self.run_id = ""
+
+
+class InvalidRequest(SandboxError):
+    """The request breaks a rule: a limit out of range, an unknown language, a bad name."""
+
+
+class EngineError(SandboxError):
+    """The engine cannot give us a sandbox."""
+
+
+class EngineUnavailable(EngineError):
+    """The daemon is down, unreachable, or accepts connections and never answers."""
+
+
+class RuntimeMissing(EngineError):
+    """The daemon does not know the gVisor runtime, or cannot start its binary."""
+
+
+class NotIsolated(EngineError):
+    """A sandbox came up, but what runs it is not gVisor."""
+
+
+class ImageMissing(EngineError):
+    """The sandbox image is not on this host."""
+
+
+class StartFailed(EngineError):
+    """The sandbox was made but did not come up within its start budget."""
+
+
+class ChannelClosed(SandboxError):
+    """The guest is gone, or the channel was killed, while we talked to it."""
+
+
+class ProtocolError(SandboxError):
+    """The sandbox sent something that the protocol does not allow."""
+
+
+# ===== end sandbox_core/errors.py =====
+
+# ===== begin sandbox_core/languages.py =====
+
+"""The languages that a sandbox can run: one record each.
+
+The same record feeds the block parser, the tool's enum, the doctor, the docs and the tests.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """A program and exactly what it must print to stdout."""
+
+    code: str
+    expected_stdout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How one language is recognised, written to a file, and run.
+
+    ``argv`` is the command before the file name. ``joins``: consecutive blocks are joined
+    into one program, as a reader expects of an interpreted language; a block in which
+    ``alone_pattern`` is found is joined to nothing before it. ``interpreters`` are the
+    program names that may stand in a ``#!`` line. ``transcripts`` are the fence words whose
+    blocks hold prompts and output; ``prompts`` finds a prompted line there (group 1 is the
+    command) and ``continuation`` its following lines (group 1 likewise);
+    ``here_documents``: a command may go on until the word that it names after ``<<``.
+    ``line_reference`` finds the program's own line numbers (group 1) in its error output. A
+    file with ``module_pattern`` in its code is named ``module_file_name`` instead.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...]
+    file_name: str
+    argv: tuple[str, ...]
+    version_argv: tuple[str, ...]
+    self_test: SelfTest
+    joins: bool = True
+    alone_pattern: str = ""
+    launched: bool = False
+    interpreters: tuple[str, ...] = ()
+    transcripts: tuple[str, ...] = ()
+    prompts: str = ""
+    continuation: str = ""
+    here_documents: bool = False
+    line_reference: str = ""
+    module_file_name: str = ""
+    module_pattern: str = ""
+
+    def file_for(self, code: str) -> str:
+        """Name of the file that holds this code, relative to the work folder."""
+        if self.module_pattern and re.search(self.module_pattern, code, re.MULTILINE):
+            return self.module_file_name
+        return self.file_name
+
+
+PYTHON = Language(
+    name="python",
+    title="Python",
+    aliases=("py", "python3", "py3", "ipython", "ipython3"),
+    file_name="main.py",
+    argv=("python3",),
+    version_argv=("python3", "--version"),
+    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
+    # A file of its own (`__future__` imports must come first in it), or an excerpt that
+    # would become part of whatever is before it.
+    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
+    launched=True,
+    interpreters=("python", "python3"),
+    transcripts=("pycon", "python-console", "python-repl", "doctest"),
+    prompts=r"^>>>(?: (.*))?$",
+    continuation=r"^\.\.\.(?: (.*))?$",
+    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
+)
+
+# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
+# prompt counts where a user, a folder or a shell name stands before it.
+_SHELL_PROMPT = (
+    r"^(?:\([\w.-]+\) ?)?"
+    r"(?:\$"
+    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
+    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
+    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
+    r"|(?:ba|z)?sh-[\d.]+[$#])"
+    r"(?: (.*))?$"
+)
+
+BASH = Language(
+    name="bash",
+    title="Bash",
+    aliases=("sh", "shell", "zsh", "dash", "ksh"),
+    file_name="main.sh",
+    argv=("bash",),
+    version_argv=("bash", "--version"),
+    self_test=SelfTest(
+        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
+    ),
+    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
+    transcripts=(
+        "console",
+        "shell-session",
+        "shellsession",
+        "sh-session",
+        "bash-session",
+        "terminal",
+    ),
+    prompts=_SHELL_PROMPT,
+    continuation=r"^>(?: (.*))?$",
+    here_documents=True,
+    line_reference=r"main\.sh: line (\d+)",
+)
+
+JAVASCRIPT = Language(
+    name="javascript",
+    title="JavaScript (node)",
+    aliases=("js", "node", "nodejs", "mjs", "cjs"),
+    file_name="main.js",
+    argv=("node",),
+    version_argv=("node", "--version"),
+    self_test=SelfTest(
+        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
+    ),
+    interpreters=("node", "nodejs"),
+    line_reference=r"main\.m?js:(\d+)",
+    module_file_name="main.mjs",
+    module_pattern=(
+        # At the left margin only: `await` inside a function says nothing about the file.
+        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w"
+        r"|(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
+    ),
+)
+
+LANGUAGES = (PYTHON, BASH, JAVASCRIPT)
+
+_BY_WORD = {
+    word: language
+    for language in LANGUAGES
+    for word in (language.name, *language.aliases)
+}
+_BY_TRANSCRIPT = {
+    word: language for language in LANGUAGES for word in language.transcripts
+}
+_BY_INTERPRETER = {
+    word: language for language in LANGUAGES for word in language.interpreters
+}
+_VERSIONED = re.compile(r"([a-z]+)\d+(?:\.\d+)*")
+_INTERPRETER_LINE = re.compile(
+    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
+)
+
+
+def find_language(word: str) -> Language | None:
+    """The language that a fence word or alias means, case-blind; None when there is none.
+
+    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
+    """
+    return _find_word(_BY_WORD, word)
+
+
+def find_transcript(word: str) -> Language | None:
+    """The language whose prompts a fence word announces (``console``), case-blind."""
+    return _BY_TRANSCRIPT.get(word.strip().lower())
+
+
+def find_interpreter(code: str) -> Language | None:
+    """The language of the ``#!`` line that the code begins with; None when there is none
+    or its interpreter is not known here."""
+    line = _INTERPRETER_LINE.match(code)
+    return _find_word(_BY_INTERPRETER, line[1]) if line else None
+
+
+def language_named(word: str) -> Language:
+    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
+    language = find_language(word)
+    if language is None:
+        names = ", ".join(entry.name for entry in LANGUAGES)
+        raise InvalidRequest(
+            f"There is no language “{word[:40]}” here. Use one of: {names}."
+        )
+    return language
+
+
+def _find_word(table: dict[str, Language], word: str) -> Language | None:
+    lowered = word.strip().lower()
+    if lowered in table:
+        return table[lowered]
+    versioned = _VERSIONED.fullmatch(lowered)
+    return table.get(versioned[1]) if versioned else None
+
+
+# ===== end sandbox_core/languages.py =====
+
+# ===== begin owui_plugin/call_input.py =====
+
+"""What models put around the code that they pass to a tool, taken off again."""
+
+
+_FENCED = re.compile(
+    r"\s*(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)\n?[ \t]*(?:\1[`~]*)?\s*\Z", re.DOTALL
+)
+_BACKTICKED = re.compile(r"\s*(`{1,2})([^`\n]+)\1\s*")
+
+
+def read_call(code: object, language: object) -> tuple[str, Language]:
+    """The program and its language from a tool call's arguments, which nobody has checked.
+
+    Takes a fence, or backticks around a single line, off the code. A fence that names a
+    language wins over the argument's default, ``python``. Raises InvalidRequest for a
+    language that there is not.
+    """
+    text = code if isinstance(code, str) else str(code)
+    named = language_named(str(language or "python"))
+    if fenced := _FENCED.fullmatch(text):
+        word = (fenced[2].split() or [""])[0]
+        inside = find_language(word)
+        return fenced[3] + "\n", inside if inside and named.name == "python" else named
+    if backticked := _BACKTICKED.fullmatch(text):
+        return backticked[2], named
+    return text, named
+
+
+# ===== end owui_plugin/call_input.py =====
+
+# ===== begin sandbox_core/limits.py =====
+
+"""The limits of one run: a validated value, and one record per limit for docs and valves."""
+
+
+MIB = 1 << 20
+
+
+def _limit(default: float, low: float, high: float, unit: str, text: str) -> Any:
+    return field(
+        default=default,
+        metadata={"low": low, "high": high, "unit": unit, "text": text},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRecord:
+    """What the docs and the valves say about one limit."""
+
+    name: str
+    default: float
+    low: float
+    high: float
+    unit: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Limits:
+    """What one run may use. All values are checked at construction.
+
+    ``memory_mib`` is for the program alone; the tmpfs folders have sizes of their own.
+    Raises InvalidRequest, naming the limit and its range, when a value is out of range.
+    """
+
+    seconds: float = _limit(
+        30, 0.1, 3600, "s", "wall-clock time of all steps of a run together"
+    )
+    memory_mib: int = _limit(512, 32, 65536, "MiB", "memory of the program")
+    cpus: float = _limit(1, 0.1, 64, "CPUs", "processor time per second")
+    processes: int = _limit(
+        128, 8, 4096, "", "processes and threads of the program at one time"
+    )
+    open_files: int = _limit(1024, 32, 65536, "", "open files per process")
+    work_mib: int = _limit(
+        128, 1, 65536, "MiB", "work folder, `/mnt/data` (tmpfs, exec)"
+    )
+    tmp_mib: int = _limit(64, 1, 65536, "MiB", "`/tmp`, which holds `$HOME` (tmpfs)")
+    shm_mib: int = _limit(64, 1, 65536, "MiB", "`/dev/shm` (tmpfs)")
+    kept_output_kib: int = _limit(
+        256, 1, 4096, "KiB", "output kept from the start, and again from the end"
+    )
+    output_mib: int = _limit(
+        64, 1, 1024, "MiB", "output after which the program is stopped"
+    )
+    files: int = _limit(100, 0, 10000, "", "files brought back from a run")
+    file_mib: int = _limit(64, 1, 4096, "MiB", "size of one file brought back")
+
+    def __post_init__(self) -> None:
+        for record in limit_records():
+            _check_limit(record, getattr(self, record.name))
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{record.name}={getattr(self, record.name)!r}"
+            for record in limit_records()
+            if getattr(self, record.name) != record.default
+        )
+        return f"Limits({', '.join(changed)})"
+
+    @property
+    def tmpfs_mib(self) -> int:
+        """Size of all tmpfs folders together, in MiB."""
+        return self.work_mib + self.tmp_mib + self.shm_mib
+
+    def lowered(self, **wanted: float) -> Self:
+        """These limits with each wanted one that is lower; a higher one changes nothing."""
+        lower = {
+            name: min(getattr(self, name), value) for name, value in wanted.items()
+        }
+        return replace(self, **lower)
+
+
+def limit_records() -> tuple[LimitRecord, ...]:
+    """One record per limit, in the order in which people read them."""
+    return _LIMIT_RECORDS
+
+
+def _check_limit(record: LimitRecord, value: object) -> None:
+    whole = isinstance(record.default, int) and record.unit not in ("s", "CPUs")
+    number = (
+        value
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else None
+    )
+    if whole and isinstance(number, float):
+        number = None
+    if number is None or not record.low <= number <= record.high:
+        kind = "a whole number" if whole else "a number"
+        unit = f" {record.unit}" if record.unit else ""
+        raise InvalidRequest(
+            f"The limit {record.name} must be {kind} from {record.low:g} to "
+            f"{record.high:g}{unit}, not {value!r}."
+        )
+
+
+_LIMIT_RECORDS = tuple(
+    LimitRecord(
+        name=entry.name,
+        default=cast(float, entry.default),
+        low=entry.metadata["low"],
+        high=entry.metadata["high"],
+        unit=entry.metadata["unit"],
+        text=entry.metadata["text"],
+    )
+    for entry in fields(Limits)
+)
+
+# ===== end sandbox_core/limits.py =====
+
+# ===== begin owui_plugin/settings.py =====
+
+"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+
+A valve is checked by pydantic when an administrator saves it. A variable of the environment
+is checked when it is used: an error while the plugin loads would make Open WebUI switch the
+plugin off, and nobody would read why.
+"""
+
+
+_ENVIRONMENT_PREFIX = "RUN_CODE_"
+# Open WebUI itself reads this one, to sort the buttons; we never see its use.
+_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
+
+_settings_log = logging.getLogger("run_code.settings")
+_limit_by_name = {record.name: record for record in limit_records()}
+_names_warned_about: set[str] = set()
+
+
+class SettingsError(InvalidRequest):
+    """A variable of the environment has a value that its setting does not allow."""
+
+
+def _limit_valve(limit: str) -> Any:
+    """A valve for the limit of this name, with the limit's own default, range and words."""
+    record = _limit_by_name[limit]
+    return Field(
+        default=record.default,
+        ge=record.low,
+        le=record.high,
+        description=_limit_description(record),
+        json_schema_extra={"limit": limit},
+    )
+
+
+def _limit_description(record: LimitRecord) -> str:
+    unit = f" {record.unit}" if record.unit else ""
+    text = record.text[0].upper() + record.text[1:]
+    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
+
+
+class CommonValves(BaseModel):
+    """The valves of both plugins: where code runs, what a run may use, how many may run."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    docker_host: str = Field(
+        default="",
+        pattern=r"^$|^[a-z+]+://\S+$",
+        description=(
+            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+        ),
+    )
+    runtime: str = Field(
+        default="runsc",
+        min_length=1,
+        description="Name of the gVisor runtime in the Docker Engine.",
+    )
+    image: str = Field(
+        default="run-code-python:latest",
+        min_length=1,
+        description="Image of the sandboxes. It must have `python3`.",
+    )
+    pull_missing_image: bool = Field(
+        default=False,
+        description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    timeout_seconds: float = _limit_valve("seconds")
+    memory_mb: int = _limit_valve("memory_mib")
+    cpus: float = _limit_valve("cpus")
+    processes: int = _limit_valve("processes")
+    open_files: int = _limit_valve("open_files")
+    work_folder_mb: int = _limit_valve("work_mib")
+    tmp_mb: int = _limit_valve("tmp_mib")
+    shm_mb: int = _limit_valve("shm_mib")
+    output_kept_kb: int = _limit_valve("kept_output_kib")
+    output_limit_mb: int = _limit_valve("output_mib")
+    max_files: int = _limit_valve("files")
+    max_file_mb: int = _limit_valve("file_mib")
+    max_concurrent_runs: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Runs at one time in each worker process of Open WebUI. Others wait.",
+    )
+    max_concurrent_runs_per_user: int = Field(
+        default=2,
+        ge=1,
+        le=256,
+        description="Runs of one user at one time in each worker process.",
+    )
+    max_waiting_runs: int = Field(
+        default=50,
+        ge=0,
+        le=10000,
+        description="Runs that may wait in each worker process. More are refused.",
+    )
+
+
+class ActionValves(CommonValves):
+    """The valves of the Run code button."""
+
+    shown_output_kb: int = Field(
+        default=64,
+        ge=1,
+        le=1024,
+        description="Output put under the answer, in KiB: its start and its end.",
+    )
+    show_button_status: bool = Field(
+        default=True,
+        description="Show what the run is doing above the answer.",
+    )
+    priority: int = Field(
+        default=0,
+        description="Place of the button among others: lower comes first.",
+    )
+
+
+class ToolValves(CommonValves):
+    """The valves of the run_code tool."""
+
+    model_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description="Output given to the model, in KiB: its start and its end.",
+    )
+
+
+class EveryValve(ActionValves, ToolValves):
+    """All valves of both plugins: what the environment may set, and what the docs list."""
+
+
+class PersonalValves(BaseModel):
+    """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    timeout_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["seconds"].high,
+        description="Your own time limit in seconds; 0: the administrator's.",
+    )
+    memory_mb: int = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["memory_mib"].high,
+        description="Your own memory limit in MiB; 0: the administrator's.",
+    )
+
+    @field_validator("timeout_seconds")
+    @classmethod
+    def _check_timeout(cls, value: float) -> float:
+        return _zero_or_allowed(value, _limit_by_name["seconds"])
+
+    @field_validator("memory_mb")
+    @classmethod
+    def _check_memory(cls, value: int) -> int:
+        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
+
+
+def _zero_or_allowed(value: float, record: LimitRecord) -> float:
+    if value and value < record.low:
+        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSettings:
+    """What shapes the one runtime of the process: its engine and its queues.
+
+    Two plugins with equal ``key`` may share a runtime.
+    """
+
+    docker_host: str
+    runtime: str
+    image: str
+    pull_missing_image: bool
+    max_concurrent_runs: int
+    max_concurrent_runs_per_user: int
+    max_waiting_runs: int
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """These settings as plain values, equal in every copy of this module."""
+        return astuple(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force for one call: plain, checked, and hashable.
+
+    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
+    """
+
+    shared: SharedSettings
+    limits: Limits
+    shown_output_kb: int
+    model_output_kb: int
+    show_button_status: bool
+
+
+def resolve_settings(
+    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
+) -> Settings:
+    """The settings in force; called by both plugins at the start of each call.
+
+    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
+    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
+    the variable, its value and what is allowed, when a variable cannot be used.
+    """
+    _warn_of_unknown_names(environ)
+    values = EveryValve(**valves.model_dump()).model_dump()
+    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
+        if text := environ.get(environment_name(name), "").strip():
+            values[name] = _environment_value(name, text)
+    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
+    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
+    return Settings(
+        shared=SharedSettings(
+            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
+        ),
+        limits=limits.lowered(
+            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
+        ),
+        shown_output_kb=values["shown_output_kb"],
+        model_output_kb=values["model_output_kb"],
+        show_button_status=values["show_button_status"],
+    )
+
+
+def environment_name(valve: str) -> str:
+    """The variable that overrides a valve; empty when none does."""
+    return "" if valve in _NOT_FROM_ENVIRONMENT else _ENVIRONMENT_PREFIX + valve.upper()
+
+
+def describe_allowed(valve: str) -> str:
+    """In words, what values a valve takes: for errors and for the docs."""
+    schema = _SCHEMAS[valve]
+    if schema["type"] == "boolean":
+        return "true or false"
+    if schema["type"] == "string":
+        return "an address with a scheme" if "pattern" in schema else "text"
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    if "minimum" not in schema:
+        return kind
+    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+
+
+def _environment_value(name: str, text: str) -> Any:
+    try:
+        return getattr(EveryValve.model_validate({name: text}), name)
+    except ValidationError as error:
+        # A text may be an address, which has no place in a chat; a number is no secret.
+        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
+        raise SettingsError(
+            f"The environment variable {environment_name(name)} must be "
+            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
+            detail=str(error),
+        ) from None
+
+
+def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
+    known = {environment_name(name) for name in EveryValve.model_fields}
+    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
+    for name in sorted(ours - known - _names_warned_about):
+        _names_warned_about.add(name)
+        _settings_log.warning("The environment variable %s is no setting here.", name)
+
+
+_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
+# Each valve that sets a limit, with the limit's name.
+LIMIT_OF_VALVE: dict[str, str] = {
+    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
+}
+
+# ===== end owui_plugin/settings.py =====
+
+# ===== begin sandbox_core/deadline.py =====
+
+"""A point on the monotonic clock by which something must have happened."""
+
+
+class Deadline:
+    """``Deadline(5)`` passes five seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self._end - time.monotonic())
+
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self.remaining() == 0.0
+
+
+# ===== end sandbox_core/deadline.py =====
+
+# ===== begin sandbox_core/leases.py =====
+
+"""Who owns a sandbox and until when: the labels that let a reaper find what is left over."""
+
+
+LABEL_OWNER = "run-code.owner"
+LABEL_RUN = "run-code.run"
+LABEL_EXPIRES = "run-code.expires"
+
+_MARGIN_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One sandbox as an engine lists it. ``expires_at`` is in seconds since the epoch."""
+
+    sandbox_id: str
+    run_id: str
+    owner: str
+    expires_at: float
+
+
+def current_owner() -> str:
+    """``host/pid/start``: this process, told apart from a later one with the same pid.
+
+    Never a person's name: labels can be read by everyone who may use the engine.
+    """
+    return f"{socket.gethostname()}/{os.getpid()}/{_process_start(os.getpid())}"
+
+
+def is_dead(lease: Lease, now: float) -> bool:
+    """Whether nobody can be using this sandbox any more.
+
+    Provable in two ways: it expired, or its owner was on this very host and is gone.
+    """
+    if now > lease.expires_at + _MARGIN_SECONDS:
+        return True
+    host, _, rest = lease.owner.partition("/")
+    pid, _, start = rest.partition("/")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    return _process_start(int(pid)) != start
+
+
+def _process_start(pid: int) -> str:
+    """Start time of a process in clock ticks since boot (proc(5), field 22); "" if gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[19]
+
+
+# ===== end sandbox_core/leases.py =====
+
+# ===== begin sandbox_core/engines/base.py =====
+
+"""What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
+
+Life cycle, deadlines, the protocol and the outcome belong to the runner. An engine starts,
+moves bytes, kills, and lists what is left over. Its own vendor's errors are mapped to
+``sandbox_core.errors`` in one place.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
+    command line can be read from outside, and the command line from inside."""
+
+    image: str
+    runtime: str
+    limits: Limits
+    run_id: str
+    owner: str
+    expires_at: float
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the doctor looked at. ``mend`` is the command or line that mends it."""
+
+    name: str
+    ok: bool
+    text: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KillReport:
+    """What is known after a kill. ``may_linger``: the engine did not confirm the end."""
+
+    may_linger: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a sandbox ended, as the engine saw it. ``oom`` is None when it cannot tell.
+
+    ``untrusted_diagnostics`` is what the sandbox wrote outside the protocol, bounded.
+    """
+
+    exit_code: int | None = None
+    oom: bool | None = None
+    untrusted_diagnostics: str = ""
+    may_linger: bool = False
+
+
+class CancelToken:
+    """Set once, from any thread; wakes whoever registered."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def cancel(self) -> None:
+        """Ask the run to end; what it printed so far is kept. Idempotent."""
+        with self._lock:
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def is_set(self) -> bool:
+        """Whether cancel() was called."""
+        return self._event.is_set()
+
+    def call_on_cancel(self, callback: Callable[[], None]) -> None:
+        """Call back once at cancel(), in its thread; at once if it was called before."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
+
+
+class Channel(Protocol):
+    """A duplex byte stream to one guest, and the power to end its sandbox."""
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Called by the runner's thread. Returns when all is written. Raises ChannelClosed
+        when the guest is gone, and StartFailed when the deadline passes first."""
+
+    def recv(self, timeout: float) -> bytes | None:
+        """Called by the runner's thread only. At most 256 KiB; None = nothing came within
+        ``timeout`` seconds, b"" = the end, also after a kill from another thread."""
+
+    def close_send(self) -> None:
+        """Half-close: the guest sees the end of its stdin and ends."""
+
+    def kill(self) -> KillReport:
+        """Called from any thread in any state, any number of times. Afterwards send and recv
+        return at once, and the sandbox is gone unless the report says that it may linger.
+        """
+
+    def ended(self, deadline: Deadline) -> Ended:
+        """Called by the runner after the end of the stream or a kill."""
+
+    def close(self) -> None:
+        """Always called by the runner, last: leaves no sandbox and no descriptor behind."""
+
+
+class Engine(Protocol):
+    """A source of fresh sandboxes."""
+
+    name: str
+
+    def check(self, deadline: Deadline) -> list[Finding]:
+        """Called by the doctor: what is there, what is missing, and what mends it."""
+
+    def start(
+        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+    ) -> Channel:
+        """Called by the runner: a new sandbox, attached before it was started. On any raise
+        nothing is left. Raises EngineError; ChannelClosed when cancelled meanwhile."""
+
+    def leftovers(self) -> list[Lease]:
+        """Called by the reaper: every sandbox of ours, whoever owns it. Raises EngineError."""
+
+    def remove(self, lease: Lease) -> None:
+        """Called by the reaper for what is provably dead. Gone already is fine."""
+
+
+# ===== end sandbox_core/engines/base.py =====
+
+# ===== begin sandbox_core/outcome.py =====
+
+"""How a run ended: one enum, and the pure decision from what was observed."""
+
+
+class Outcome(StrEnum):
+    """The one word for how a run ended, in order of precedence."""
+
+    SANDBOX_ERROR = "sandbox_error"
+    CANCELLED = "cancelled"
+    MEMORY_LIMIT = "memory_limit"
+    TIMEOUT = "timeout"
+    OUTPUT_LIMIT = "output_limit"
+    PROCESS_LIMIT = "process_limit"
+    DISK_LIMIT = "disk_limit"
+    FAILED = "failed"
+    OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What guest, host and engine saw of one run. Says nothing yet about what it means.
+
+    ``done``: the guest told its end in full. ``oom``: the engine's out-of-memory flag, which
+    is evidence and not a verdict: its killer may have taken one process and left the rest.
+    ``exit_code`` and ``signal`` are those of the step that ended the run; at most one is set.
+    """
+
+    error: str = ""
+    cancelled: bool = False
+    done: bool = False
+    exit_code: int | None = None
+    signal: int | None = None
+    oom: bool = False
+    memory_killed: bool = False
+    timed_out: bool = False
+    output_capped: bool = False
+    processes_killed: bool = False
+    processes_full: bool = False
+    disk_full: bool = False
+
+
+def classify(seen: Evidence) -> Outcome:
+    """The outcome of a run from its evidence; a table in the tests pins every row.
+
+    A wall that was touched by a program which then ended with 0 is a note, not an outcome.
+    """
+    succeeded = seen.done and seen.exit_code == 0
+    rows = (
+        (bool(seen.error), Outcome.SANDBOX_ERROR),
+        (seen.cancelled, Outcome.CANCELLED),
+        (seen.memory_killed or _oom_ended_it(seen), Outcome.MEMORY_LIMIT),
+        (seen.timed_out, Outcome.TIMEOUT),
+        (seen.output_capped, Outcome.OUTPUT_LIMIT),
+        (seen.processes_killed, Outcome.PROCESS_LIMIT),
+        (seen.processes_full and not succeeded, Outcome.PROCESS_LIMIT),
+        (seen.disk_full and not succeeded, Outcome.DISK_LIMIT),
+        (not seen.done, Outcome.SANDBOX_ERROR),
+        (not succeeded, Outcome.FAILED),
+    )
+    return next((outcome for holds, outcome in rows if holds), Outcome.OK)
+
+
+def _oom_ended_it(seen: Evidence) -> bool:
+    killed_one = seen.signal == signal.SIGKILL or seen.exit_code == 1
+    return seen.oom and (not seen.done or killed_one)
+
+
+def describe_outcome(outcome: Outcome, seen: Evidence, limits: Limits) -> str:
+    """One plain sentence for people and models; empty when all went well."""
+    if outcome is Outcome.FAILED:
+        return _describe_failure(seen)
+    sentences = {
+        Outcome.OK: "",
+        Outcome.SANDBOX_ERROR: seen.error
+        or "The sandbox ended unexpectedly. Try again; if it stays, tell your administrator.",
+        Outcome.CANCELLED: "The run was stopped on request.",
+        Outcome.MEMORY_LIMIT: (
+            f"The program was stopped: it used more than the memory limit of "
+            f"{limits.memory_mib} MB."
+        ),
+        Outcome.TIMEOUT: (
+            f"The program was stopped after {limits.seconds:g} s, the time limit (timeout)."
+        ),
+        Outcome.OUTPUT_LIMIT: (
+            f"The program was stopped: it printed more than the output limit of "
+            f"{limits.output_mib} MB."
+        ),
+        Outcome.PROCESS_LIMIT: (
+            f"The program ran into the process limit of {limits.processes} processes and "
+            f"threads."
+        ),
+        Outcome.DISK_LIMIT: (
+            f"The program ran out of disk space: the disk limit is {limits.work_mib} MB in "
+            f"the work folder and {limits.tmp_mib} MB in /tmp."
+        ),
+    }
+    return sentences[outcome]
+
+
+def _describe_failure(seen: Evidence) -> str:
+    if seen.signal is not None:
+        name = signal_name(seen.signal)
+        return f"The program was killed by signal {seen.signal} ({name})."
+    if seen.exit_code is None:
+        return "The program failed."
+    return f"The program failed with exit code {seen.exit_code}."
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` for 11; ``signal 99`` for a number without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ===== end sandbox_core/outcome.py =====
+
+# ===== begin sandbox_core/models.py =====
+
+"""What goes into a run and what comes out of it. Values only: no engine, no I/O.
+
+``to_plain`` / ``from_plain`` give and take dicts of JSON-like values (plus bytes and open
+files), because two copies of this module may meet in one process: each pasted plugin holds
+its own, and only plain values may cross between them.
+"""
+
+
+def new_run_id() -> str:
+    """A fresh id of 16 hex digits for one run."""
+    return secrets.token_hex(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One program of a run: a language name or alias, and its source text."""
+
+    language: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file placed in the work folder: a relative name and its whole content."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none."""
+
+    steps: tuple[Step, ...]
+    files: tuple[InputFile, ...] = ()
+    stdin: bytes = b""
+    limits: Limits = field(default_factory=Limits)
+    run_id: str = field(default_factory=new_run_id)
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise InvalidRequest("There is no code to run.")
+
+    def to_plain(self) -> dict[str, Any]:
+        """This request as plain values; the inverse of from_plain."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """A request from what to_plain gave. Raises InvalidRequest as the constructors do."""
+        return cls(
+            steps=tuple(Step(**step) for step in plain["steps"]),
+            files=tuple(InputFile(**file) for file in plain["files"]),
+            stdin=plain["stdin"],
+            limits=Limits(**plain["limits"]),
+            run_id=plain["run_id"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptText:
+    """Cleaned text of which, when it was long, only the head and the tail were kept.
+
+    ``omitted`` counts the UTF-8 bytes left out between ``head`` and ``tail``.
+    """
+
+    head: str = ""
+    tail: str = ""
+    omitted: int = 0
+
+    def __str__(self) -> str:
+        if not self.omitted:
+            return self.head + self.tail
+        return f"{self.head}\n[… {self.omitted} bytes left out …]\n{self.tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened while a run was under way.
+
+    ``kind`` is ``started`` (a step's program runs) or ``text`` (cleaned output of ``stream``,
+    ``stdout`` or ``stderr``; a carriage return in it means: the current line starts anew).
+    """
+
+    kind: str
+    step: int = 0
+    stream: str = ""
+    text: str = ""
+
+
+OnEvent = Callable[[RunEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A regular file that the run made or changed. ``content`` is an unlinked temporary file,
+    positioned at its start; it is gone when closed. ``size`` is in bytes."""
+
+    name: str
+    size: int
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """Something in the work folder that was not brought back, and the reason in words."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
+
+    ``output`` holds stdout and stderr in the order in which the guest saw them.
+    ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
+    ``failed_step`` is the index of the step that ended the run early.
+    ``evidence`` names what really ran it (kernel text, engine, image), for logs and doctors.
+    """
+
+    run_id: str
+    outcome: Outcome
+    message: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: KeptText = KeptText()
+    stderr: KeptText = KeptText()
+    output: KeptText = KeptText()
+    value: str | None = None
+    files: tuple[OutputFile, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    total_seconds: float = 0.0
+    failed_step: int | None = None
+    evidence: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shell_exit_code(self) -> int | None:
+        """Exit status as a shell tells it: 128 + signal for a killed program."""
+        return self.exit_code if self.signal is None else 128 + self.signal
+
+    def to_plain(self) -> dict[str, Any]:
+        """This result as plain values (and open files); the inverse of from_plain."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain["outcome"] = str(self.outcome)
+        for name in ("stdout", "stderr", "output"):
+            plain[name] = asdict(plain[name])
+        plain["files"] = [
+            {"name": file.name, "size": file.size, "content": file.content}
+            for file in self.files
+        ]
+        plain["skipped"] = [asdict(entry) for entry in self.skipped]
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """A result from what to_plain gave."""
+        values = dict(plain)
+        values["outcome"] = Outcome(plain["outcome"])
+        for name in ("stdout", "stderr", "output"):
+            values[name] = KeptText(**plain[name])
+        values["files"] = tuple(OutputFile(**file) for file in plain["files"])
+        values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
+        return cls(**values)
+
+
+# ===== end sandbox_core/models.py =====
+
+# ===== begin sandbox_core/archive.py =====
+
+"""Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
+
+Names from a request are checked before anything starts; names and sizes from a sandbox are
+untrusted, and file contents go to unlinked temporary files, never whole into memory.
+"""
+
+
+_LONGEST_PART = 255
+_DEEPEST = 20
+_IN_MEMORY = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """All files of a request, its programs last, and the name of each step's program."""
+
+    files: tuple[InputFile, ...]
+    step_names: tuple[str, ...]
+
+
+def plan_files(request: RunRequest) -> InputPlan:
+    """Check the names and sizes of a request's files, and name its programs.
+
+    Raises InvalidRequest for an unsafe or repeated name, an unknown language, or more bytes
+    than the work folder holds.
+    """
+    taken: set[str] = set()
+    for file in request.files:
+        _check_input_name(file.name)
+        if file.name in taken:
+            raise InvalidRequest(f"There are two files with the name “{file.name}”.")
+        taken.add(file.name)
+    _check_folders(taken)
+    programs = []
+    for step in request.steps:
+        name = _free_name(language_named(step.language).file_for(step.code), taken)
+        taken.add(name)
+        programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
+    files = (*request.files, *programs)
+    total = sum(len(file.data) for file in files)
+    if total > request.limits.work_mib * MIB:
+        raise InvalidRequest(
+            f"The files for this run have {total / MIB:.1f} MB, but the work folder holds "
+            f"{request.limits.work_mib} MB. Leave some out."
+        )
+    return InputPlan(files, tuple(program.name for program in programs))
+
+
+def _check_input_name(name: str) -> None:
+    parts = name.split("/")
+    bad = (
+        not name
+        or "\0" in name
+        or len(parts) > _DEEPEST
+        or any(part in ("", ".", "..") for part in parts)
+        or any(
+            len(part.encode("utf-8", "surrogatepass")) > _LONGEST_PART for part in parts
+        )
+        or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
+    )
+    if bad:
+        raise InvalidRequest(
+            f"“{name[:80]}” cannot be the name of a file in the work folder."
+        )
+
+
+def _check_folders(names: set[str]) -> None:
+    for name in names:
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in names:
+                raise InvalidRequest(f"“{parent}” cannot be both a file and a folder.")
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    """The wanted name, or the first of name_2, name_3, … that no file or folder has."""
+    first_parts = {name.partition("/")[0] for name in taken}
+    stem, dot, suffix = wanted.partition(".")
+    candidate, number = wanted, 1
+    while candidate in taken or candidate in first_parts:
+        number += 1
+        candidate = f"{stem}_{number}{dot}{suffix}"
+    return candidate
+
+
+def safe_output_name(untrusted_name: str) -> str:
+    """A relative name whose parts are no path tricks; it may still need escaping to show."""
+    parts = [part for part in untrusted_name.split("/") if part not in ("", ".", "..")]
+    return "/".join(parts)[:4096].replace("\0", "�") or "unnamed"
+
+
+class FileReceiver:
+    """Takes f, d and q frames and keeps each file in an unlinked temporary file.
+
+    The guest was told the bounds; whoever passes them is not our guest: ProtocolError.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files: list[OutputFile] = []
+        self._current: OutputFile | None = None
+        self._total = 0
+        self._names: set[str] = set()
+
+    def begin(self, untrusted_name: str) -> None:
+        """A file starts. Raises ProtocolError when there are too many, or one is open."""
+        if self._current is not None or len(self._files) >= self._limits.files:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "file out of turn"
+            )
+        # Two names that are not valid UTF-8 may have become the same one.
+        name = _free_name(safe_output_name(untrusted_name), self._names)
+        self._names.add(name)
+        content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
+        self._current = OutputFile(name, 0, content)
+
+    def data(self, untrusted_data: bytes) -> None:
+        """Bytes of the open file. Raises ProtocolError above the size limits."""
+        file = self._current
+        if file is None:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "data without a file"
+            )
+        size = file.size + len(untrusted_data)
+        self._total += len(untrusted_data)
+        if (
+            size > self._limits.file_mib * MIB
+            or self._total > self._limits.work_mib * MIB
+        ):
+            raise ProtocolError("The sandbox sent a broken message.", "file too large")
+        file.content.write(untrusted_data)
+        self._current = replace(file, size=size)
+
+    def end(self) -> None:
+        """The open file is complete. Raises ProtocolError when none is open."""
+        if self._current is None:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "end without a file"
+            )
+        self._current.content.seek(0)
+        self._files.append(self._current)
+        self._current = None
+
+    def complete_files(self) -> tuple[OutputFile, ...]:
+        """All whole files, sorted by name; an unfinished one is dropped."""
+        if self._current is not None:
+            self._current.content.close()
+            self._current = None
+        return tuple(sorted(self._files, key=lambda file: file.name))
+
+
+# ===== end sandbox_core/archive.py =====
+
+# ===== begin sandbox_core/event_feed.py =====
+
+"""Events on their way from a run to whoever watches it, who may be slow or asleep."""
+
+
+_CAP_CHARACTERS = 1 << 18
+_CLOSE_SECONDS = 2.0
+
+
+class EventFeed:
+    """Calls ``on_event`` in a thread of its own; putting never waits for it.
+
+    Texts of one stream that wait are merged. While more than 256 Ki characters wait, further
+    text is dropped: the result holds it, the watcher only wants to see something move.
+    """
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self._on_event = on_event
+        self._waiting: deque[RunEvent] = deque()
+        self._characters = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, event: RunEvent) -> None:
+        """Hand over an event. Never blocks."""
+        if self._on_event is None:
+            return
+        with self._changed:
+            if self._characters + len(event.text) > _CAP_CHARACTERS:
+                return
+            self._characters += len(event.text)
+            last = self._waiting[-1] if self._waiting else None
+            if (
+                last
+                and event.kind == last.kind == "text"
+                and event.stream == last.stream
+            ):
+                self._waiting.pop()
+                merged = last.text + event.text
+                event = RunEvent("text", event.step, event.stream, merged)
+            self._waiting.append(event)
+            self._changed.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._deliver, name="run-code-events", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        """Let the watcher have what waits, for at most two seconds."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _deliver(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                event = self._waiting.popleft()
+                self._characters -= len(event.text)
+            if self._on_event is not None:
+                self._on_event(event)
+
+
+# ===== end sandbox_core/event_feed.py =====
+
+# ===== begin sandbox_core/payload.py =====
+
+"""The texts of the guest's modules and of the launcher: what runs inside the sandbox.
+
+The only module that knows where they come from: in the source tree from the files next to
+this one; in a generated plugin file the same names are constants, put there by the bundler.
+``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
+
+BUILD_ID = "0.1.0+f1a2bc9320a0"
+
+GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
+
+Both functions run in a child of the guest that has become the program's user: before the
+program starts, and after every process of it is dead. So no link and no race can give a
+program anything that it could not read by itself, and its ``0600`` files can be read at all.
+"""
+
+import os
+import stat
+import time
+
+from sandbox_core.guest_wire import frame_of, json_text, literal, take_frame
+
+CHUNK = 1 << 18
+DEEPEST = 20
+LARGEST_VALUE = 1 << 19
+NAMED_SKIPS = 50
+COUNTING_SECONDS = 1.0
+NOT_OUTPUT = {"__pycache__", "node_modules", "site-packages"}
+KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def write_all(descriptor, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def read_frames(descriptor):
+    """Yield (kind, payload) from a pipe until its end."""
+    received = bytearray()
+    data = os.read(descriptor, CHUNK)
+    while data:
+        received += data
+        frame = take_frame(received)
+        while frame is not None:
+            yield frame
+            frame = take_frame(received)
+        data = os.read(descriptor, CHUNK)
+
+
+# --- in ------------------------------------------------------------------------------------
+
+
+def unpack(source, sink, boot):
+    """Place the files of F and D frames; answer one frame: t and the file system's time."""
+    try:
+        prepare_home(boot)
+        place_files(source)
+        write_all(sink, frame_of(b"t", b"%d" % file_system_time()))
+    except OSError as error:
+        write_all(sink, frame_of(b"!", str(error.strerror).encode()))
+
+
+def prepare_home(boot):
+    """The home folder, and links to the image's prepared configuration of matplotlib."""
+    os.makedirs(boot["home"], 0o755, exist_ok=True)
+    target = boot["env"]["MPLCONFIGDIR"]
+    if not os.path.isdir(boot["mpl_source"]):
+        return
+    os.makedirs(target, exist_ok=True)
+    for name in os.listdir(boot["mpl_source"]):
+        os.symlink(os.path.join(boot["mpl_source"], name), os.path.join(target, name))
+
+
+def place_files(source):
+    target = None
+    for kind, payload in read_frames(source):
+        if kind == b"D":
+            write_all(target, payload)
+            continue
+        if target is not None:
+            os.close(target)
+        name = literal(payload)["name"]
+        folder = os.path.dirname(name)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    if target is not None:
+        os.close(target)
+
+
+def file_system_time():
+    """The clock that stamps files, in ns: a file changed later is new to us."""
+    marker = ".placed"
+    os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    stamp = os.stat(marker).st_ctime_ns
+    os.unlink(marker)
+    return stamp
+
+
+# --- out -----------------------------------------------------------------------------------
+
+
+class Collector:
+    """Sends the value and every new or changed regular file of the work folder, bounded."""
+
+    def __init__(self, sink, job, placed_at):
+        self.sink = sink
+        self.placed_at = placed_at
+        self.files_left = job["files"]
+        self.file_bytes = job["file_bytes"]
+        self.bytes_left = job["collected_bytes"]
+        self.job = job
+        self.named = 0
+        self.unnamed = 0
+        self.excess = 0
+        self.counting_until = None
+
+    def run(self):
+        self.send_value()
+        folders = [""]
+        while folders:
+            folders.extend(self.walk(folders.pop()))
+        self.tell_excess()
+
+    def walk(self, folder):
+        """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
+        found = []
+        try:
+            entries = with_permission(os.scandir, folder or ".", 0o700)
+        except OSError as error:
+            self.skip(folder, error.strerror)
+            return found
+        with entries:
+            for entry in entries:
+                if self.counting_until and time.monotonic() > self.counting_until:
+                    break
+                if entry.name.startswith(".") or entry.name in NOT_OUTPUT:
+                    continue
+                name = folder + entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    self.consider(entry, name)
+                elif name.count("/") < DEEPEST:
+                    found.append(name + "/")
+                else:
+                    self.skip(name, f"more than {DEEPEST} folders deep")
+        return found
+
+    def consider(self, entry, name):
+        """Send a file if it is new or changed, regular, and within the bounds."""
+        if self.files_left == 0 and self.excess:
+            self.excess += 1
+            return
+        status = entry.stat(follow_symlinks=False)
+        if status.st_ctime_ns <= self.placed_at:
+            return
+        reason = self.reason_against(status)
+        if reason:
+            self.skip(name, reason)
+        elif self.files_left == 0:
+            self.excess = 1
+            self.counting_until = time.monotonic() + COUNTING_SECONDS
+        else:
+            self.send_file(name)
+
+    def reason_against(self, status):
+        for is_kind, word in KINDS:
+            if is_kind(status.st_mode):
+                return word + ", not a file"
+        if status.st_size > self.file_bytes:
+            return f"larger than the limit of {self.file_bytes >> 20} MB for one file"
+        if status.st_size > self.bytes_left:
+            return f"all files together are larger than {self.job['collected_bytes'] >> 20} MB"
+        return ""
+
+    def send_file(self, name):
+        try:
+            source = with_permission(open_file, name, 0o600)
+        except OSError as error:
+            self.skip(name, error.strerror)
+            return
+        self.files_left -= 1
+        self.send(b"f", {"name": printable(name)})
+        data = os.read(source, CHUNK)
+        while data:
+            self.bytes_left -= len(data)
+            write_all(self.sink, frame_of(b"d", data))
+            data = os.read(source, CHUNK)
+        os.close(source)
+        self.send(b"q", {})
+
+    def send_value(self):
+        """The launcher's note of the last expression's value, if the last step left one."""
+        try:
+            source = open_file(self.job["value_path"])
+        except OSError:
+            return
+        if stat.S_ISREG(os.fstat(source).st_mode):
+            write_all(self.sink, frame_of(b"v", os.read(source, LARGEST_VALUE)))
+        os.close(source)
+
+    def skip(self, name, reason):
+        self.named += 1
+        if self.named <= NAMED_SKIPS:
+            self.send(b"k", {"name": printable(name), "reason": reason})
+
+    def tell_excess(self):
+        if self.named > NAMED_SKIPS:
+            reason = f"{self.named - NAMED_SKIPS} more things were left out"
+            self.send(b"k", {"name": "", "reason": reason})
+        if self.excess:
+            more = "more than " if time.monotonic() > self.counting_until else ""
+            reason = (
+                f"{more}{self.excess} files beyond the limit of {self.job['files']}"
+            )
+            self.send(b"k", {"name": "", "reason": reason})
+
+    def send(self, kind, values):
+        write_all(self.sink, frame_of(kind, json_text(values)))
+
+
+def with_permission(open_it, name, mode):
+    """open_it(name), with the permission bits that its owner may have taken away."""
+    try:
+        return open_it(name)
+    except PermissionError:
+        os.chmod(name, mode)
+        return open_it(name)
+
+
+def open_file(name):
+    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def printable(name):
+    """A file name as text: bytes that are not UTF-8 become replacement characters."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def collect(sink, job, placed_at):
+    Collector(sink, job, placed_at).run()
+'''
+
+GUEST_PROCESS_SOURCE = r'''"""Processes inside the sandbox: how a child becomes the program, and what can be seen of it."""
+
+import _signal
+import ctypes
+import os
+import resource
+import select
+
+from sandbox_core.guest_wire import Sender
+
+CHUNK = 1 << 18
+RELEASE_DESCRIPTOR = 200
+ROOT = 0
+PR_SET_SECCOMP = 22
+PR_SET_NO_NEW_PRIVS = 38
+SYSLOG_READ_ALL = 3
+MACHINES = {  # audit architecture, and the numbers of unshare, setns, clone, clone3
+    "x86_64": (0xC000003E, 272, 308, 56, 435),
+    "aarch64": (0xC00000B7, 97, 268, 220, 435),
+}
+CLONE_NEWUSER = 0x10000000
+EPERM_ACTION = 0x00050001
+ENOSYS_ACTION = 0x00050026
+ALLOW_ACTION = 0x7FFF0000
+SYSINFO = ctypes.create_string_buffer(128)
+
+
+class Program:
+    """The main process of a step, and our ends of its pipes."""
+
+    def __init__(self, pid, stdin, stdout, stderr):
+        self.pid = pid
+        self.input = Sender(stdin)
+        self.input_open = True
+        self.supplied = False
+        self.outputs = {stdout: b"o", stderr: b"e"}
+        self.resting_until = {stdout: 0.0, stderr: 0.0}
+        self.status = None
+        for descriptor in self.outputs:
+            os.set_blocking(descriptor, False)
+
+    def supply(self, data):
+        """Give the program its whole stdin; it is closed after the last byte."""
+        self.input.put(data)
+        self.supplied = True
+        self.feed()
+
+    def interests(self, now, may_read):
+        if self.input_open and self.supplied:
+            yield self.input.descriptor, select.POLLOUT
+        for descriptor, until in self.resting_until.items():
+            if may_read and until <= now:
+                yield descriptor, select.POLLIN
+
+    def feed(self):
+        self.input.flush()
+        if self.supplied and not self.input.parts and self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+
+    def close_output(self, descriptor):
+        os.close(descriptor)
+        del self.outputs[descriptor]
+        del self.resting_until[descriptor]
+
+    def close(self):
+        if self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+        for descriptor in list(self.outputs):
+            self.close_output(descriptor)
+
+
+class Helper:
+    """A child that works on files as the program's user: bytes to it, frames from it."""
+
+    def __init__(self, pid, to_child, from_child):
+        self.pid = pid
+        self.input = Sender(to_child)
+        self.input_open = True
+        self.input_complete = False
+        self.source = from_child
+        self.received = bytearray()
+        self.open = True
+        os.set_blocking(from_child, False)
+
+    def interests(self, may_read):
+        if self.open and may_read:
+            yield self.source, select.POLLIN
+        if self.input_open and (self.input.parts or self.input_complete):
+            yield self.input.descriptor, select.POLLOUT
+
+    def feed(self):
+        self.input.flush()
+        if self.input_complete and not self.input.parts and self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+
+    def read(self):
+        try:
+            data = os.read(self.source, CHUNK)
+        except BlockingIOError:
+            return
+        self.received += data
+        self.open = bool(data)
+
+    def close(self):
+        if self.input_open:
+            os.close(self.input.descriptor)
+        os.close(self.source)
+
+
+def start_program(boot, argv, env, release=None):
+    """Start argv as the program's user. ``release``: a descriptor to pass on to it."""
+    os.seteuid(boot["uid"])  # only the owner of a pipe may open it again as /dev/stdout
+    try:
+        stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+    finally:
+        os.seteuid(ROOT)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for number, end in enumerate((stdin[0], stdout[1], stderr[1])):
+                os.dup2(end, number)
+            if release is not None:
+                os.dup2(release, RELEASE_DESCRIPTOR)
+            os.setsid()
+            for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+                _signal.signal(number, _signal.SIG_DFL)
+            set_resource_limits(boot)
+            drop_privileges(boot)
+            os.execvpe(argv[0], argv, dict(boot["env"], **env))
+        except OSError as error:
+            os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    for end in (stdin[0], stdout[1], stderr[1]):
+        os.close(end)
+    return Program(pid, stdin[1], stdout[0], stderr[0])
+
+
+def start_helper(boot, work):
+    """Run work(source, sink) in a child that has become the program's user."""
+    to_child, from_child = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(to_child[0], 0)
+            os.dup2(from_child[1], 1)
+            os.closerange(3, 256)
+            drop_privileges(boot)
+            work(0, 1)
+        finally:
+            os._exit(0)
+    os.close(to_child[0])
+    os.close(from_child[1])
+    return Helper(pid, to_child[1], from_child[0])
+
+
+def set_resource_limits(boot):
+    for kind, value in (
+        (resource.RLIMIT_NPROC, boot["processes"]),
+        (resource.RLIMIT_NOFILE, boot["open_files"]),
+        (resource.RLIMIT_FSIZE, boot["file_size"]),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def drop_privileges(boot):
+    """Become the program's user for good, in its work folder."""
+    os.umask(0o022)
+    os.setgroups([])
+    os.setresgid(boot["gid"], boot["gid"], boot["gid"])
+    os.setresuid(boot["uid"], boot["uid"], boot["uid"])
+    os.chdir(boot["work"])
+
+
+def forbid_user_namespaces():
+    """Seccomp for this process and all that it starts: a new user namespace would switch
+    RLIMIT_NPROC off. clone3 hides its flags from a filter, so libc has to fall back to clone.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    machine = MACHINES.get(os.uname().machine)
+    if machine is None:
+        raise OSError("no system call filter for " + os.uname().machine)
+    audit, unshare, setns, clone, clone3 = machine
+    load, jump_equal, jump_set, give = 0x20, 0x15, 0x45, 0x06
+    rules = (
+        (load, 0, 0, 4),  # seccomp_data.arch
+        (jump_equal, 0, 8, audit),
+        (load, 0, 0, 0),  # seccomp_data.nr
+        (jump_equal, 5, 0, unshare),
+        (jump_equal, 4, 0, setns),
+        (jump_equal, 4, 0, clone3),
+        (jump_equal, 0, 4, clone),
+        (load, 0, 0, 16),  # the flags, low half of the first argument
+        (jump_set, 0, 2, CLONE_NEWUSER),
+        (give, 0, 0, EPERM_ACTION),
+        (give, 0, 0, ENOSYS_ACTION),
+        (give, 0, 0, ALLOW_ACTION),
+    )
+    code = b"".join(
+        kind.to_bytes(2, "little")
+        + bytes((when, otherwise))
+        + value.to_bytes(4, "little")
+        for kind, when, otherwise, value in rules
+    )
+    program = ctypes.create_string_buffer(code, len(code))
+    address = ctypes.addressof(program)
+    header = ctypes.create_string_buffer(16)
+    header[0:2] = len(rules).to_bytes(2, "little")
+    header[8:16] = address.to_bytes(8, "little")
+    for option, first, second in (
+        (PR_SET_NO_NEW_PRIVS, 1, None),
+        (PR_SET_SECCOMP, 2, header),
+    ):
+        if libc.prctl(option, first, second, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"prctl refused option {option}")
+
+
+def describe_kernel():
+    """What the kernel says of itself. gVisor's kernel log is its own; no other has its line."""
+    log = ctypes.create_string_buffer(1 << 16)
+    size = ctypes.CDLL(None).klogctl(SYSLOG_READ_ALL, log, len(log))
+    with open("/proc/version") as version:
+        return {
+            "gvisor": size > 0 and b"Starting gVisor" in log.raw[:size],
+            "kernel": version.read(200).strip(),
+        }
+
+
+def memory_now(folders):
+    """(free, used by programs) in bytes. What fills the size-capped folders is not used."""
+    values = {}
+    with open("/proc/meminfo", "rb") as lines:
+        for line in lines:
+            name, rest = line.split(b":")
+            values[name] = int(rest.split()[0]) * 1024
+    in_folders = 0
+    for folder in folders:
+        status = os.statvfs(folder)
+        in_folders += (status.f_blocks - status.f_bfree) * status.f_frsize
+    return values[b"MemFree"], values[b"AnonPages"] - in_folders
+
+
+def count_tasks():
+    """Processes and threads of the whole sandbox, this one included."""
+    ctypes.CDLL(None).sysinfo(SYSINFO)
+    return int.from_bytes(SYSINFO[80:82], "little")
+'''
+
+GUEST_SOURCE = r'''"""The guest: the first process in every sandbox. It runs the steps of one job and ends.
+
+The host sends this text, then frames, over the container's stdin, and reads frames from its
+stdout; nothing else leads in or out. From the host: B boot, F file, D its data, I stdin,
+G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, f file,
+d its data, q its end, k skipped, ! failed, z done.
+
+It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
+folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
+time: hence ``_signal``, whose Python half costs more to import than all the rest.
+"""
+
+import _signal
+import os
+import select
+import time
+
+from sandbox_core.guest_files import collect, unpack
+from sandbox_core.guest_process import (
+    RELEASE_DESCRIPTOR,
+    count_tasks,
+    describe_kernel,
+    forbid_user_namespaces,
+    memory_now,
+    start_helper,
+    start_program,
+)
+from sandbox_core.guest_wire import (
+    CHUNK,
+    Wire,
+    frame_of,
+    json_text,
+    literal,
+    take_frame,
+)
+
+BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
+INPUT_BACKLOG = (
+    1 << 20
+)  # bytes waiting for the unpacker above which the host has to wait
+COALESCE_SECONDS = 0.005
+BURST = 1 << 15  # a read this long means that more is there: do not pause
+WATCH_SECONDS = 0.02
+FULL_SECONDS = (
+    2.0  # so long at the process limit means: a fork bomb, not a busy program
+)
+COLLECT_SECONDS = 3.0
+LEASE_OVER = 75
+FLAGS = (
+    "cancelled",
+    "timed_out",
+    "memory_killed",
+    "output_capped",
+    "processes_killed",
+    "processes_full",
+    "disk_full",
+)
+
+
+class Guest:
+    """One job, from the boot frame to ``done``."""
+
+    def __init__(self):
+        self.wire = Wire()
+        self.boot = None
+        self.job = None
+        self.input_data = []
+        self.program = None
+        self.helper = None
+        self.warm = None  # (Program, release descriptor) of a waiting launcher
+        self.flags = dict.fromkeys(FLAGS, False)
+        self.printed = 0
+        self.started_at = None
+        self.full_since = None
+        self.next_watch = 0.0
+        self.lease_end = time.monotonic() + 60
+        self.wake, wake_write = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake_write, False)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+
+    def run(self):
+        while self.boot is None:
+            self.turn()
+        forbid_user_namespaces()
+        self.helper = start_helper(self.boot, self.unpack_work)
+        if self.boot["preload"]:
+            self.warm = self.start_launcher(self.boot["preload"])
+        self.wire.send(b"h", json_text(describe_kernel()))
+        while self.job is None:
+            self.turn()
+        try:
+            placed_at = self.await_unpacked()
+            self.run_steps()
+            self.collect_files(placed_at)
+        except OSError as error:
+            self.wire.send(b"!", json_text({"reason": str(error)}))
+        self.finish()
+
+    # --- the poll loop -----------------------------------------------------------------
+
+    def turn(self, wait=1.0):
+        """One turn: wait for a descriptor or a timer, serve what is ready, look around."""
+        now = time.monotonic()
+        if now > self.lease_end:
+            os._exit(LEASE_OVER)
+        poll = select.poll()
+        for descriptor, event in self.interests(now):
+            poll.register(descriptor, event)
+        pause = max(0.0, min(wait, self.next_timer(now) - now))
+        for descriptor, _ in poll.poll(pause * 1000):
+            self.serve(descriptor)
+        self.wire.sender.flush()
+        self.reap()
+        if self.program is not None and self.program.status is None:
+            self.watch(time.monotonic())
+
+    def interests(self, now):
+        """(descriptor, event) for all that this turn should wake up for."""
+        helper, program, unsent = self.helper, self.program, self.wire.sender.unsent
+        yield self.wake, select.POLLIN
+        if helper is None or helper.input.unsent < INPUT_BACKLOG:
+            yield 0, select.POLLIN
+        if unsent:
+            yield 1, select.POLLOUT
+        if helper is not None:
+            yield from helper.interests(unsent < BACKLOG)
+        if program is not None:
+            yield from program.interests(now, unsent < BACKLOG)
+
+    def next_timer(self, now):
+        timers = [self.lease_end]
+        if self.program is not None:
+            timers.append(self.next_watch)
+            timers += [
+                until for until in self.program.resting_until.values() if until > now
+            ]
+        return min(timers)
+
+    def serve(self, descriptor):
+        helper, program = self.helper, self.program
+        if descriptor == 0:
+            self.wire.receive()
+            self.accept_frames()
+        elif descriptor == self.wake:
+            os.read(self.wake, 4096)
+        elif helper is not None and descriptor == helper.source:
+            helper.read()
+        elif helper is not None and descriptor == helper.input.descriptor:
+            helper.feed()
+        elif program is not None and descriptor in program.outputs:
+            self.read_output(descriptor)
+        elif program is not None:
+            program.feed()
+
+    def accept_frames(self):
+        frame = take_frame(self.wire.received)
+        while frame is not None:
+            kind, payload = frame
+            if kind == b"C":
+                self.flags["cancelled"] = True
+                kill_all()
+            elif kind == b"B":
+                self.boot = literal(payload)
+                self.lease_end = time.monotonic() + self.boot["lease_seconds"]
+            elif kind == b"G":
+                self.job = literal(payload)
+            elif kind == b"I":
+                self.input_data.append(payload)
+            else:
+                self.helper.input.put(frame_of(kind, payload))
+            frame = take_frame(self.wire.received)
+
+    def read_output(self, descriptor):
+        """Pass on one chunk of a program's pipe. Returns False at its end."""
+        program = self.program
+        try:
+            data = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            program.close_output(descriptor)
+            return False
+        room = self.job["output_bytes"] - self.printed
+        self.printed += len(data)
+        if room > 0:
+            self.wire.send(program.outputs[descriptor], data[:room])
+        if len(data) > room:
+            self.stop_program("output_capped")
+        if len(data) < BURST:
+            # Small writes come in bursts; one frame each would cost more than the program.
+            program.resting_until[descriptor] = time.monotonic() + COALESCE_SECONDS
+        return True
+
+    # --- the watch over time, memory and processes -------------------------------------
+
+    def watch(self, now):
+        if now < self.next_watch:
+            return
+        self.next_watch = now + WATCH_SECONDS
+        if now - self.started_at > self.job["seconds"]:
+            self.stop_program("timed_out")
+        free, used = memory_now(self.boot["folders"])
+        if (
+            used - self.used_before > self.job["memory_bytes"]
+            or free < self.job["reserve_bytes"]
+        ):
+            self.stop_program("memory_killed")
+        self.watch_tasks(now)
+
+    def watch_tasks(self, now):
+        limit = self.boot["processes"]
+        count = count_tasks() - 1
+        if count < limit - 1:
+            self.full_since = None
+            return
+        self.flags["processes_full"] = True
+        self.full_since = self.full_since or now
+        if now - self.full_since > FULL_SECONDS or count > 2 * limit:
+            self.stop_program("processes_killed")
+
+    def stop_program(self, flag):
+        """Kill all processes, for the first reason that there is."""
+        if self.program.status is None:
+            self.flags[flag] = True
+            kill_all()
+
+    def reap(self):
+        """Reap what has died. Returns False when no child is left at all."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if self.program is not None and pid == self.program.pid:
+                    self.program.status = status
+        except ChildProcessError:
+            return False
+
+    def bury_all(self):
+        """Kill and reap until waitpid proves that nothing is left."""
+        kill_all()
+        while self.reap():
+            time.sleep(0.001)
+            kill_all()
+
+    # --- steps -------------------------------------------------------------------------
+
+    def unpack_work(self, source, sink):
+        unpack(source, sink, self.boot)
+
+    def await_unpacked(self):
+        """The file system's time after all files were placed, in ns. Raises OSError."""
+        helper = self.helper
+        helper.input_complete = True
+        helper.feed()
+        while helper.open:
+            self.turn()
+        helper.close()
+        self.helper = None
+        kind, payload = take_frame(helper.received) or (
+            b"!",
+            b"the unpacker was killed",
+        )
+        if kind != b"t":
+            raise OSError("The files could not be placed: " + payload.decode())
+        return int(payload)
+
+    def run_steps(self):
+        self.used_before = memory_now(self.boot["folders"])[1]
+        for index, step in enumerate(self.job["steps"]):
+            if self.flags["cancelled"] or not self.run_step(index, step):
+                break
+
+    def run_step(self, index, step):
+        """Run one step to its end; everything it started is dead then. True if it went well."""
+        self.program = self.start_step(step)
+        started = time.monotonic()
+        if self.started_at is None:
+            self.started_at = started
+        self.wire.send(b"s", json_text({"step": index}))
+        self.program.supply(b"".join(self.input_data) if index == 0 else b"")
+        while self.program.status is None:
+            self.turn()
+        seconds = time.monotonic() - started
+        if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
+            self.flags["processes_killed"] = True  # it ended, and left a crowd behind
+        self.bury_all()
+        self.drain_outputs()
+        self.look_at_disks()
+        status = self.program.status
+        self.program.close()
+        self.program = None
+        code, number = None, None
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+        else:
+            code = os.WEXITSTATUS(status)
+        ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
+        self.wire.send(b"x", json_text(ended))
+        return code == 0
+
+    def start_step(self, step):
+        if not step["launched"]:
+            return start_program(self.boot, step["argv"], step["env"])
+        if self.warm is None or not step["warm"]:
+            self.warm = self.start_launcher([])
+        program, release = self.warm
+        self.warm = None
+        fields = ["path=" + step["path"], "value=" + self.job["value_path"]]
+        fields += [f"env={name}={value}" for name, value in step["env"].items()]
+        os.write(release, "\0".join([*fields, "", ""]).encode())
+        os.close(release)
+        return program
+
+    def start_launcher(self, preload):
+        """Start the Python launcher; it waits for fields on its release descriptor."""
+        receive, release = os.pipe()
+        argv = [
+            "python3",
+            "-c",
+            self.boot["launcher"],
+            str(RELEASE_DESCRIPTOR),
+            *preload,
+        ]
+        program = start_program(self.boot, argv, {}, release=receive)
+        os.close(receive)
+        return program, release
+
+    def drain_outputs(self):
+        """All writers are dead: what is left in the pipes ends with an end of file."""
+        for descriptor in list(self.program.outputs):
+            while self.read_output(descriptor):
+                while self.wire.sender.unsent >= BACKLOG:
+                    self.turn()
+
+    def look_at_disks(self):
+        for folder in self.boot["folders"]:
+            free = os.statvfs(folder)
+            if free.f_bavail * free.f_frsize < 1 << 16:
+                self.flags["disk_full"] = True
+
+    # --- the end -----------------------------------------------------------------------
+
+    def collect_files(self, placed_at):
+        """Pass on whole frames of the collector until its end or its time is up."""
+        job = self.job
+        helper = self.helper = start_helper(
+            self.boot, lambda _, sink: collect(sink, job, placed_at)
+        )
+        end = time.monotonic() + COLLECT_SECONDS
+        while helper.open and time.monotonic() < end:
+            if self.wire.sender.unsent >= BACKLOG:
+                end += WATCH_SECONDS  # the host is slow to read, not the collector
+            self.turn(WATCH_SECONDS)
+            frame = take_frame(helper.received)
+            while frame is not None:
+                self.wire.send(*frame)
+                frame = take_frame(helper.received)
+        if helper.open:
+            reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
+            self.wire.send(b"k", json_text({"name": "", "reason": reason}))
+        helper.close()
+        self.helper = None
+        self.bury_all()
+
+    def finish(self):
+        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
+        self.wire.send(b"z", json_text(dict(self.flags, seconds=seconds)))
+        while self.wire.sender.unsent:
+            self.turn()
+        os._exit(0)
+
+
+def kill_all():
+    """SIGKILL for every process but this one, in every process group and namespace."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+if __name__ == "__main__":
+    Guest().run()
+'''
+
+GUEST_WIRE_SOURCE = r'''"""Frames between guest and host, seen from inside the sandbox.
+
+A frame is one ASCII letter, a 4-byte big-endian length and the payload. Headers from the
+host are Python literals, because the host is trusted and a literal needs no import; headers
+to the host are JSON, because the host must not trust this side. ``_json`` is the C half of
+``json``: importing the whole package would cost each run some ten milliseconds.
+"""
+
+import _json
+import os
+from collections import deque
+
+CHUNK = 1 << 18
+
+
+def json_text(value):
+    """JSON bytes of nested dicts with plain keys, lists, str, numbers, bool and None."""
+    return _json_of(value).encode()
+
+
+def _json_of(value):
+    if isinstance(value, str):
+        return _json.encode_basestring_ascii(value)
+    if isinstance(value, dict):
+        pairs = (
+            _json_of(name) + ":" + _json_of(entry) for name, entry in value.items()
+        )
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(_json_of(entry) for entry in value) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)
+
+
+def literal(payload):
+    """The value of a header from the host."""
+    return eval(payload.decode(), {"__builtins__": {}})
+
+
+def frame_of(kind, payload):
+    return kind + len(payload).to_bytes(4, "big") + payload
+
+
+def take_frame(buffer):
+    """Cut one whole frame (kind, payload) off the front of a bytearray; None if incomplete."""
+    if len(buffer) < 5:
+        return None
+    end = 5 + int.from_bytes(buffer[1:5], "big")
+    if len(buffer) < end:
+        return None
+    kind, payload = bytes(buffer[:1]), bytes(buffer[5:end])
+    del buffer[:end]
+    return kind, payload
+
+
+class Sender:
+    """Bytes on their way into a pipe that may be full. Never blocks."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+        self.parts = deque()
+        self.unsent = 0
+        os.set_blocking(descriptor, False)
+
+    def put(self, data):
+        if data:
+            self.parts.append(memoryview(data))
+            self.unsent += len(data)
+
+    def flush(self):
+        """Write what the pipe takes now. A reader that is gone loses the rest."""
+        while self.parts:
+            try:
+                written = os.write(self.descriptor, self.parts[0][:CHUNK])
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                self.parts.clear()
+                self.unsent = 0
+                return
+            self.unsent -= written
+            rest = self.parts.popleft()[written:]
+            if rest:
+                self.parts.appendleft(rest)
+
+
+class Wire:
+    """Frames from descriptor 0 and to descriptor 1. Never blocks."""
+
+    def __init__(self):
+        self.received = bytearray()
+        self.sender = Sender(1)
+        os.set_blocking(0, False)
+
+    def receive(self):
+        """Read what is there; the end of the stream means that our owner is gone."""
+        try:
+            data = os.read(0, CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            os._exit(0)
+        self.received += data
+
+    def send(self, kind, payload=b""):
+        self.sender.put(frame_of(kind, payload))
+'''
+
+LAUNCHER_SOURCE = r'''"""Starts one Python program as a real ``__main__``, from a cold or a warm interpreter.
+
+The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
+user, in the work folder, with the program's own environment and pipes. The modules named are
+imported first; none means cold. Then the launcher waits on RELEASE_FD for the release: fields
+``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
+arguments, nor environment variables can hold a NUL, so nothing is quoted.
+
+``path``   absolute path of the program (once)
+``value``  file that gets the value of a last bare expression, as JSON ``{"text": repr}`` (once)
+``arg``    one argument of the program, in order (any number)
+``env``    one ``NAME=value`` to add to the environment (any number)
+
+If RELEASE_FD ends first, the launcher exits with 0 and says nothing. The value file is written
+only if there is a value, is at most 400 KiB, and must be read as something that the program
+could have written itself.
+
+Everything else is as with ``python3 PATH ARGUMENTS``: exit status, output, threads, signals.
+Only this differs, and cannot be helped:
+
+* one more frame is below ``__main__``: seen in a printed stack, as the caller of module code,
+  by a ``stacklevel`` that goes beyond the program, by a trace or profile function at the end,
+  and as one call less before the recursion limit;
+* ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
+  ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
+  the warning filters they set; garbage collector counts and the process's age are other ones;
+* the value of a last bare expression lives until the program's threads have ended, and the code
+  of ``__main__`` has one more constant, which takes that value.
+
+Only what every interpreter has built in or has loaded at its start is imported here: a cold
+start costs no more, and no file beside the program can take the place of a module.
+"""
+
+import _ast
+import _signal
+import atexit
+import io
+import os
+import sys
+import time
+
+# importlib's own name for itself: importing importlib would run a file of that name.
+SourceFileLoader = sys.modules["_frozen_importlib_external"].SourceFileLoader
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+    from typing import Any, TypeGuard
+
+VALUE_CHARACTERS = 64 * 1024
+VALUE_SECONDS = 2.0
+CUT_MARK = " … (cut)"
+JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
+# Stands in the syntax tree for the object that takes the last value; no program has this string.
+TAKER_MARK = "the launcher's taker of the last value"
+# What the interpreter takes out of __main__ when a program file has ended.
+FORGOTTEN_NAMES = ("__file__", "__cached__")
+
+
+def preload(names: list[str]) -> None:
+    """Import the modules; one that fails does so again in the program that imports it.
+
+    The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
+    """
+    saved = os.dup(1), os.dup(2)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    for name in names:
+        try:
+            __import__(name)
+        except Exception:
+            continue
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(saved[0], 1)
+    os.dup2(saved[1], 2)
+    for descriptor in (*saved, silence):
+        os.close(descriptor)
+
+
+def receive(descriptor: int) -> dict[str, list[str]]:
+    """The fields of the release by name; SystemExit when there is none."""
+    message = b""
+    while not message.endswith(b"\0\0"):
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
+            raise SystemExit
+        message += chunk
+    os.close(descriptor)
+    fields: dict[str, list[str]] = {"path": [], "value": [], "arg": [], "env": []}
+    for field in os.fsdecode(message[:-2]).split("\0"):
+        name, _, value = field.partition("=")
+        fields[name].append(value)
+    return fields
+
+
+def new_main() -> dict[str, object]:
+    """Put a new module in the place of ``__main__`` and return its namespace.
+
+    Before anything is preloaded, because multiprocessing keeps the module that it finds.
+    """
+    main = type(sys)("__main__")
+    namespace = vars(main)
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    namespace["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    return namespace
+
+
+def dress(path: str, arguments: list[str], additions: list[str]) -> None:
+    """Make argv, path and environment those of ``python3 PATH ARGUMENTS``."""
+    sys.argv = [path, *arguments]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = [sys.orig_argv[0], path, *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    for addition in additions:
+        name, _, value = addition.partition("=")
+        os.environ[name] = value
+        if name == "TZ":
+            time.tzset()
+
+
+def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
+    """The program's code; the value of a last bare expression is written to value_path.
+
+    What cannot be read or compiled, plain python3 is put in this one's place to complain of:
+    nothing of the program has run yet, and nobody else words it as the interpreter does.
+    """
+    stderr = sys.stderr
+    # Plain python3 would say the warnings again, so they wait until the program is compiled.
+    sys.stderr = held = io.StringIO()
+    try:
+        with open(path, "rb") as file:
+            code = compile_program(file.read(), path, LastValue(value_path))
+    except Exception:
+        os.execv(sys.executable, [sys.executable, path, *arguments])
+    finally:
+        sys.stderr = stderr
+    if held.getvalue():
+        stderr.write(held.getvalue())
+    return code
+
+
+def compile_program(source: bytes, path: str, taker: "LastValue") -> "CodeType":
+    """Compile as `load` says, whatever compile raises; no flag of the launcher's is inherited.
+
+    A shown expression ``x`` becomes ``x in taker``: nothing but one more operation at the end
+    of the same code, which calls no method of x, so that debuggers and tracebacks see the same.
+    """
+    tree = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    assert isinstance(tree, _ast.Module)
+    if not tree.body or not is_shown(tree.body[-1], source):
+        return compile(tree, path, "exec", dont_inherit=True)
+    last = tree.body[-1]
+    place = {name: getattr(last.value, name) for name in last.value._attributes}
+    mark = _ast.Constant(TAKER_MARK, **place)
+    last.value = _ast.Compare(last.value, [_ast.In()], [mark], **place)
+    code = compile(tree, path, "exec", dont_inherit=True)
+    constants = (taker if one == TAKER_MARK else one for one in code.co_consts)
+    return code.replace(co_consts=tuple(constants))
+
+
+def is_shown(last: _ast.stmt, source: bytes) -> "TypeGuard[_ast.Expr]":
+    """Whether a notebook shows the last statement's value: no literal, no `;` after it."""
+    if not isinstance(last, _ast.Expr) or isinstance(last.value, _ast.Constant):
+        return False
+    lines = source[3 * source.startswith(b"\xef\xbb\xbf") :].splitlines()
+    end = last.end_lineno or last.lineno
+    rest = [lines[end - 1][last.end_col_offset :], *lines[end:]]
+    return not any(b";" in line.partition(b"#")[0] for line in rest)
+
+
+class LastValue:
+    """Takes the value of the last bare expression; it goes to a file when the program ends."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.process = os.getpid()
+
+    def __contains__(self, value: object) -> bool:
+        # A coroutine that nobody awaited has to end here and now: its warning names the line
+        # of the program that runs.
+        if value is not None and not hasattr(type(value), "cr_code"):
+            atexit.register(self.write, value)
+        return True
+
+    def write(self, value: object) -> None:
+        """Write the value's text unless that fails or takes too long; a fork writes none."""
+        if os.getpid() != self.process:
+            return
+        streams = sys.stdout, sys.stderr
+        sys.stdout = sys.stderr = io.StringIO()
+        handler = _signal.signal(_signal.SIGALRM, stop_writing)
+        timer = _signal.setitimer(_signal.ITIMER_REAL, VALUE_SECONDS, 0.1)
+        try:
+            try:
+                text = bounded_repr(value).translate(JSON_ESCAPES)
+                with open(self.path, "w", encoding="utf-8", errors="replace") as file:
+                    file.write(f'{{"text": "{text}"}}')
+            finally:
+                _signal.setitimer(_signal.ITIMER_REAL, 0)
+        except BaseException:
+            pass  # the program has ended already, and how is not for its value to say
+        _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
+        _signal.setitimer(_signal.ITIMER_REAL, *timer)
+        sys.stdout, sys.stderr = streams
+
+
+def stop_writing(number: int, frame: object) -> None:
+    """Signal handler that ends a repr which takes too long."""
+    raise TimeoutError
+
+
+def bounded_repr(value: "Any") -> str:
+    """The value's repr, at most VALUE_CHARACTERS and a mark."""
+    if type(value) in (str, bytes, list, tuple):
+        # An item is at least one character long, so this cuts nothing that would be shown.
+        value = value[:VALUE_CHARACTERS]
+    text = repr(value)
+    return text if len(text) <= VALUE_CHARACTERS else text[:VALUE_CHARACTERS] + CUT_MARK
+
+
+class Report:
+    """The exception hook for the exception that ends the program.
+
+    It hands on to the program's own hook what that would have got without a launcher. Being
+    called by the interpreter, when the launcher's frame has gone, it leaves all else to it:
+    exit status, signal 2 for KeyboardInterrupt, SystemExit raised by a hook.
+    """
+
+    def __init__(self) -> None:
+        self.hook = sys.excepthook
+
+    def __call__(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: "TracebackType | None",
+    ) -> None:
+        trace = without_launcher(error)
+        sys.last_traceback = trace
+        sys.excepthook = self.hook
+        try:
+            self.hook(kind, error, trace)
+        except SystemExit:
+            raise
+        except BaseException as failure:
+            sys.stderr.write("Error in sys.excepthook:\n")
+            sys.__excepthook__(type(failure), failure, without_launcher(failure))
+            sys.stderr.write("\nOriginal exception was:\n")
+            sys.__excepthook__(kind, error, trace)
+        if trace is not None:
+            for name in FORGOTTEN_NAMES:
+                trace.tb_frame.f_globals.pop(name, None)
+
+
+def without_launcher(error: BaseException) -> "TracebackType | None":
+    """Drop the launcher's frames from the error's traceback, and return what is left."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next
+    BaseException.with_traceback(error, trace)
+    return trace
+
+
+if __name__ == "__main__":
+    if sys.path[0] == "":
+        del sys.path[0]
+    namespace = new_main()
+    if sys.argv[2:]:
+        preload(sys.argv[2:])
+    release = receive(int(sys.argv[1]))
+    path, arguments = release["path"][0], release["arg"]
+    dress(path, arguments, release["env"])
+    code = load(path, arguments, release["value"][0])
+    namespace.update(
+        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
+    )
+    report = Report()
+    # From here on no function is called that the program's own trace function could see.
+    try:
+        exec(code, namespace)
+        for name in FORGOTTEN_NAMES:
+            namespace.pop(name, None)
+    except SystemExit:
+        raise
+    except BaseException:
+        report.hook = getattr(sys, "excepthook", sys.__excepthook__)
+        sys.excepthook = report
+        raise
+    finally:
+        del namespace
+        for name in ("stderr", "stdout"):
+            try:
+                getattr(sys, name).flush()
+            except BaseException:
+                continue  # reported, if it still fails, when the interpreter flushes again
+'''
+
+# ===== end sandbox_core/payload.py =====
+
+# ===== begin sandbox_core/guest_program.py =====
+
+"""The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules."""
+
+
+@cache
+def guest_program() -> str:
+    """One program text that registers the guest's modules under their names and runs it."""
+    modules = (
+        ("sandbox_core.guest_wire", GUEST_WIRE_SOURCE),
+        ("sandbox_core.guest_process", GUEST_PROCESS_SOURCE),
+        ("sandbox_core.guest_files", GUEST_FILES_SOURCE),
+    )
+    lines = ["import sys", "sys.modules['sandbox_core'] = type(sys)('sandbox_core')"]
+    for name, source in modules:
+        lines.append(f"module = sys.modules[{name!r}] = type(sys)({name!r})")
+        lines.append(f"exec(compile({source!r}, {name!r}, 'exec'), module.__dict__)")
+    lines.append(
+        f"exec(compile({GUEST_SOURCE!r}, 'guest', 'exec'), {{'__name__': '__main__'}})"
+    )
+    return "\n".join(lines) + "\n"
+
+
+# ===== end sandbox_core/guest_program.py =====
+
+# ===== begin sandbox_core/hardening.py =====
+
+"""The one place that decides what a sandbox container may do.
+
+A pure function from limits to the body of Docker's ``POST /containers/create`` (Docker
+Engine API 1.41, "ContainerCreate"); a test pins the result. Each option has its reason.
+"""
+
+
+WORK_FOLDER = "/mnt/data"
+HOME_FOLDER = "/tmp/home"
+TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
+GUEST_UID = 1000
+RESERVE_MIB = 128
+
+_GUEST_MIB = 64
+_PIDS = 4096
+
+
+def container_memory_bytes(limits: Limits) -> int:
+    """The container's memory limit: the second wall behind the guest's own watch.
+
+    gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
+    work folder must not take memory from the program. The reserve is what the guest's watch
+    needs to act before the kernel does.
+    """
+    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
+    return mib * MIB
+
+
+def container_config(
+    image: str,
+    runtime: str,
+    argv: tuple[str, ...],
+    limits: Limits,
+    labels: dict[str, str],
+) -> dict[str, Any]:
+    """The whole configuration of one sandbox container."""
+    memory = container_memory_bytes(limits)
+    return {
+        "Image": image,
+        # The image's own entry point is not ours to trust: the guest is the first process.
+        "Entrypoint": list(argv),
+        "Cmd": [],
+        "Env": [],
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "Labels": labels,
+        # Root of the container only to drop to the program's user, see CapAdd.
+        "User": "0:0",
+        # The channel is stdin and stdout. StdinOnce: when we die, Docker closes the guest's
+        # stdin, and the guest ends.
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "NetworkDisabled": True,
+        # An image's health check would start processes in the sandbox.
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            # gVisor: system calls of the program never reach the host's kernel.
+            "Runtime": runtime,
+            "NetworkMode": "none",
+            # The container is gone when the guest ends, even if nobody is left to remove it.
+            "AutoRemove": True,
+            "RestartPolicy": {"Name": "no"},
+            "ReadonlyRootfs": True,
+            # The guest drops to the program's user and kills its processes; nothing more.
+            "CapDrop": ["ALL"],
+            "CapAdd": ["SETUID", "SETGID", "KILL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "IpcMode": "private",
+            # The only writable folders; their sizes are the disk quota. Docker's default is
+            # noexec, which would refuse to run a compiled program.
+            "Tmpfs": {
+                WORK_FOLDER: f"rw,exec,nosuid,nodev,mode=1777,size={limits.work_mib}m",
+                "/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_mib}m",
+                "/dev/shm": f"rw,exec,nosuid,nodev,mode=1777,size={limits.shm_mib}m",
+            },
+            # Equal, so that there is no swap.
+            "Memory": memory,
+            "MemorySwap": memory,
+            "NanoCpus": int(limits.cpus * 1e9),
+            # The program's own limit is RLIMIT_NPROC. This one counts gVisor's threads on the
+            # host: a low one kills the sandbox, none at all lets a fork bomb hang the shim.
+            "PidsLimit": max(_PIDS, 8 * limits.processes),
+            "Ulimits": [
+                {"Name": "core", "Soft": 0, "Hard": 0},
+                {
+                    "Name": "nofile",
+                    "Soft": limits.open_files + 256,
+                    "Hard": limits.open_files + 256,
+                },
+            ],
+            # A log file on the host would grow with the output; the channel is all we read.
+            "LogConfig": {"Type": "none", "Config": {}},
+        },
+    }
+
+
+# ===== end sandbox_core/hardening.py =====
+
+# ===== begin sandbox_core/protocol.py =====
+
+"""The host's side of the frames between host and guest.
+
+A frame is one ASCII letter, a 4-byte big-endian length and the payload (guest_wire.py has
+the other side). Whatever comes from the sandbox is untrusted: kind, length, order and
+content are checked here, and a breach raises ProtocolError.
+"""
+
+
+DATA_CHUNK = 1 << 18
+_LARGEST_DATA = 1 << 18
+_LARGEST_HEADER = 1 << 16
+_DATA_KINDS = b"oed"
+_HEADER_KINDS = b"hsxvfqk!z"
+_LARGEST_VALUE = 1 << 19
+
+_BOOTSTRAP = """\
+import os
+def read(size):
+    data = b""
+    while len(data) < size:
+        part = os.read(0, size - len(data))
+        if not part:
+            os._exit(70)
+        data += part
+    return data
+exec(compile(read(int(read(8))), "guest", "exec"))
+"""
+
+
+def bootstrap_argv(python: str = "python3") -> list[str]:
+    """The container's command: read a program of a stated length from stdin and become it."""
+    return [python, "-I", "-S", "-c", _BOOTSTRAP]
+
+
+def encode_program(text: str) -> bytes:
+    """The first bytes that the bootstrap reads: eight digits of length, then the program."""
+    data = text.encode()
+    return b"%08d" % len(data) + data
+
+
+def encode_frame(kind: str, payload: bytes | memoryview = b"") -> bytes:
+    """One frame for the guest; ``payload`` may be empty."""
+    return kind.encode() + len(payload).to_bytes(4, "big") + payload
+
+
+def encode_header(kind: str, values: Mapping[str, Any]) -> bytes:
+    """A frame whose payload is a Python literal: the guest trusts us, and need not import."""
+    return encode_frame(kind, repr(dict(values)).encode())
+
+
+def parse_header(
+    untrusted_payload: bytes, types: Mapping[str, type | tuple[type, ...]]
+) -> Any:
+    """The named fields of a header from the sandbox, each of its stated type.
+
+    Raises ProtocolError when it is no flat JSON object, or a field is missing or of another
+    type. Numbers must be finite; unknown fields are dropped.
+    """
+    try:
+        untrusted = json.loads(untrusted_payload)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(
+            "The sandbox sent a broken message.", repr(error)
+        ) from error
+    if not isinstance(untrusted, dict):
+        raise ProtocolError("The sandbox sent a broken message.", "header is no object")
+    for name, kinds in types.items():
+        value = untrusted.get(name)
+        wanted = kinds if isinstance(kinds, tuple) else (kinds,)
+        is_stray_bool = isinstance(value, bool) and bool not in wanted
+        if not isinstance(value, wanted) or is_stray_bool:
+            raise ProtocolError("The sandbox sent a broken message.", f"field {name}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ProtocolError("The sandbox sent a broken message.", f"field {name}")
+    return {name: untrusted[name] for name in types}
+
+
+class FrameReader:
+    """Cuts frames out of the byte stream of one sandbox; never holds more than one frame."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def feed(self, untrusted_data: bytes) -> Iterator[tuple[str, bytes]]:
+        """Take bytes as they came; yield each (kind, payload) that is now complete.
+
+        Raises ProtocolError at an unknown kind or an oversized length, as soon as its five
+        header bytes are there.
+        """
+        self._received += untrusted_data
+        start = 0
+        while len(self._received) - start >= 5:
+            kind = self._received[start : start + 1]
+            length = int.from_bytes(self._received[start + 1 : start + 5], "big")
+            _check_frame(bytes(kind), length)
+            end = start + 5 + length
+            if len(self._received) < end:
+                break
+            yield kind.decode("ascii"), bytes(self._received[start + 5 : end])
+            start = end
+        del self._received[:start]
+
+
+def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
+    if untrusted_kind in _DATA_KINDS:
+        largest = _LARGEST_DATA
+    elif untrusted_kind in _HEADER_KINDS:
+        largest = _LARGEST_VALUE if untrusted_kind == b"v" else _LARGEST_HEADER
+    else:
+        raise ProtocolError(
+            "The sandbox sent a broken message.", f"kind {untrusted_kind!r}"
+        )
+    if untrusted_length > largest:
+        raise ProtocolError(
+            "The sandbox sent a broken message.", f"length {untrusted_length}"
+        )
+
+
+# ===== end sandbox_core/protocol.py =====
+
+# ===== begin sandbox_core/job.py =====
+
+"""What the guest is told: the boot frame, and the frames of one job."""
+
+
+_VALUE_PATH = "/tmp/.run-code-value"
+_MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
+
+
+def boot_frame(
+    limits: Limits, lease_seconds: float, preload: tuple[str, ...] = ()
+) -> bytes:
+    """The first frame: who the program is, what it may use, and when the guest gives up.
+
+    ``preload``: modules that a warm Python launcher imports before the job.
+    """
+    return encode_header(
+        "B",
+        {
+            "lease_seconds": lease_seconds,
+            "uid": GUEST_UID,
+            "gid": GUEST_UID,
+            "work": WORK_FOLDER,
+            "home": HOME_FOLDER,
+            "folders": list(TMPFS_FOLDERS),
+            "mpl_source": _MATPLOTLIB_SOURCE,
+            "env": _environment(limits),
+            "processes": limits.processes,
+            "open_files": limits.open_files,
+            # Above the folder sizes: a full folder should say "no space left", as anywhere.
+            "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
+            * MIB,
+            "launcher": LAUNCHER_SOURCE,
+            "preload": list(preload),
+        },
+    )
+
+
+def _environment(limits: Limits) -> dict[str, str]:
+    """The program's environment: nothing of the host, nothing secret."""
+    threads = str(ceil(limits.cpus))
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": HOME_FOLDER,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TERM": "dumb",
+        # By environment and not by -u: children of the program inherit it too.
+        "PYTHONUNBUFFERED": "1",
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": f"{HOME_FOLDER}/.config/matplotlib",
+        # os.cpu_count() shows the host's processors; more threads than CPUs only wait.
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+    }
+
+
+def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
+    """Files, stdin and, last, the job itself: the program starts only when all is there."""
+    for file in plan.files:
+        yield encode_header("F", {"name": file.name})
+        yield from _data_frames("D", file.data)
+    yield from _data_frames("I", request.stdin)
+    limits = request.limits
+    yield encode_header(
+        "G",
+        {
+            "steps": [
+                _step(step.language, name)
+                for step, name in zip(request.steps, plan.step_names, strict=True)
+            ],
+            "seconds": limits.seconds,
+            "memory_bytes": limits.memory_mib * MIB,
+            "reserve_bytes": RESERVE_MIB * MIB // 2,
+            "output_bytes": limits.output_mib * MIB,
+            "files": limits.files,
+            "file_bytes": limits.file_mib * MIB,
+            "collected_bytes": limits.work_mib * MIB,
+            "value_path": _VALUE_PATH,
+        },
+    )
+
+
+def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
+    view = memoryview(data)
+    for start in range(0, len(view), DATA_CHUNK):
+        yield encode_frame(kind, view[start : start + DATA_CHUNK])
+
+
+def _step(language_name: str, file_name: str) -> dict[str, Any]:
+    language = language_named(language_name)
+    path = f"{WORK_FOLDER}/{file_name}"
+    return {
+        "argv": [*language.argv, path],
+        "env": {},
+        "path": path,
+        "launched": language.launched,
+        "warm": False,
+    }
+
+
+# ===== end sandbox_core/job.py =====
+
+# ===== begin sandbox_core/streams.py =====
+
+"""Program output as text: cleaned, redraws collapsed, head and tail kept.
+
+Pure and incremental: the runner feeds bytes as they arrive, and what comes out does not
+depend on how they were cut into chunks. Cleaned text holds no control characters but
+newline and tab, and a lone carriage return, which means: the current line starts anew.
+"""
+
+
+# A control string (OSC, DCS, …) is dropped only when its end is found within this many
+# characters and on the same line: a stray introducer must not swallow what follows it.
+_LONGEST_STRING = 4096
+_LONGEST_OPEN_LINE = 64 * 1024
+
+_CSI = r"\[[0-?]{0,64}+[ -/]{0,16}+"
+_STRING = rf"[PX\]^_][^\x00-\x1f\x7f]{{0,{_LONGEST_STRING}}}+"
+_OTHER = r"[ -/]{0,16}+"
+_SEQUENCE = re.compile(rf"\x1b(?:{_CSI}[@-~]?|{_STRING}(?:\x07|\x1b\\)|{_OTHER}[0-~]?)")
+_UNFINISHED = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|{_OTHER})\Z")
+_LONGEST_UNFINISHED = _LONGEST_STRING + 8
+_EIGHT_BIT = re.compile(r"[\x80-\x9f]")
+_SPECIAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
+_RETURNS = re.compile(r"\r{2,}")
+_REDRAWN = re.compile(r"^[^\n]*\r(?=[^\r\n])", re.MULTILINE)
+
+
+class TextCleaner:
+    """Turns the bytes of one stream into cleaned text, chunk by chunk.
+
+    UTF-8 with replacement; escape sequences and control characters go, whole or split over
+    chunks. A backspace is dropped and erases nothing: what it would erase may be shown
+    already. ``\\r\\n`` becomes ``\\n``; a run of lone ``\\r`` becomes one.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._unfinished = ""
+        self._returned = False
+
+    def feed(self, data: bytes) -> str:
+        """The text that is certain after these bytes; what may still change is held."""
+        text = self._decoder.decode(data)
+        if not (self._unfinished or self._returned or _SPECIAL.search(text)):
+            return text
+        text = self._unfinished + _EIGHT_BIT.sub(_as_seven_bit, text)
+        unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
+        self._unfinished = unfinished[0] if unfinished else ""
+        return self._clean(text.removesuffix(self._unfinished))
+
+    def finish(self) -> str:
+        """The text that was held. The cleaner is then as new."""
+        text = self._clean(self._unfinished + self._decoder.decode(b"", final=True))
+        if self._returned:
+            text += "\r"
+        self._decoder.reset()
+        self._unfinished, self._returned = "", False
+        return text
+
+    def _clean(self, text: str) -> str:
+        text = _CONTROLS.sub("", _SEQUENCE.sub("", text))
+        if self._returned:
+            text = "\r" + text
+        text = _RETURNS.sub("\r", text).replace("\r\n", "\n")
+        self._returned = text.endswith("\r")
+        return text.removesuffix("\r")
+
+
+def _as_seven_bit(control: re.Match[str]) -> str:
+    return "\x1b" + chr(ord(control[0]) - 0x40)
+
+
+def clean_text(text: str) -> str:
+    """One whole text, cleaned as a stream is; a lone surrogate becomes ``?``."""
+    cleaner = TextCleaner()
+    return cleaner.feed(text.encode("utf-8", "replace")) + cleaner.finish()
+
+
+class HeadTail:
+    """Keeps the first and the last ``cap_bytes`` of a text (as UTF-8), counts the rest."""
+
+    def __init__(self, cap_bytes: int) -> None:
+        self._cap = cap_bytes
+        self._head = bytearray()
+        self._head_is_full = False
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, text: str) -> None:
+        """Appends text; memory stays bounded by a few times the cap and this text."""
+        data = text.encode("utf-8", "replace")
+        if not self._head_is_full:
+            end = _border_before(data, self._cap - len(self._head))
+            self._head += data[:end]
+            self._head_is_full = end < len(data)
+            data = data[end:]
+        self._tail += data
+        if len(self._tail) > 2 * self._cap:
+            self._trim_tail()
+
+    def kept(self) -> KeptText:
+        """What was kept, cut at character borders."""
+        self._trim_tail()
+        start = _border_after(self._tail, 0)
+        return KeptText(
+            head=self._head.decode("utf-8"),
+            tail=self._tail[start:].decode("utf-8"),
+            omitted=self._dropped + start,
+        )
+
+    def _trim_tail(self) -> None:
+        excess = max(0, len(self._tail) - self._cap)
+        del self._tail[:excess]
+        self._dropped += excess
+
+
+class Transcript:
+    """Cleaned output of both streams in arrival order, with redrawn lines collapsed.
+
+    Keeps ``cap_bytes`` of head and of tail for stdout, for stderr, and for both together. A
+    carriage return drops the open line of its stream, as soon as something is written over
+    it. When the other stream writes, the open line goes into the combined output as it is.
+    An open line of more than 64 Ki characters is final.
+    """
+
+    def __init__(self, cap_bytes: int) -> None:
+        self._open = {"stdout": _OpenLine(), "stderr": _OpenLine()}
+        self._kept = {"stdout": HeadTail(cap_bytes), "stderr": HeadTail(cap_bytes)}
+        self._open_output = _OpenLine()
+        self._output = HeadTail(cap_bytes)
+        self._writer = ""
+
+    def add(self, stream: str, text: str) -> None:
+        """Appends cleaned text of ``stdout`` or ``stderr``; KeyError for another name."""
+        if not text:
+            return
+        self._kept[stream].add(self._open[stream].add(text))
+        if stream != self._writer:
+            self._output.add(self._open_output.take())
+            self._writer = stream
+        self._output.add(self._open_output.add(text))
+
+    def finish(self) -> tuple[KeptText, KeptText, KeptText]:
+        """stdout, stderr, and both together; lines that were still open are shown."""
+        for stream, line in self._open.items():
+            self._kept[stream].add(line.take())
+        self._output.add(self._open_output.take())
+        return (
+            self._kept["stdout"].kept(),
+            self._kept["stderr"].kept(),
+            self._output.kept(),
+        )
+
+
+class _OpenLine:
+    """The unfinished last line of a text, which a carriage return may still drop."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._size = 0
+        self._returned = False
+
+    def add(self, text: str) -> str:
+        """Takes text in; gives what is now final."""
+        if self._returned:
+            text = "\r" + text
+        returned = text.endswith("\r")
+        if "\r" in text:
+            text = _REDRAWN.sub("", self.take() + text).replace("\r", "")
+        end = text.rfind("\n") + 1
+        final = self.take() + text[:end] if end else ""
+        self._parts.append(text[end:])
+        self._size += len(text) - end
+        if self._size > _LONGEST_OPEN_LINE:
+            final += self.take()
+        self._returned = returned
+        return final
+
+    def take(self) -> str:
+        """The open line, which is then empty."""
+        line = "".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        self._returned = False
+        return line
+
+
+def shorten(text: KeptText, budget_bytes: int) -> KeptText:
+    """The same text cut to ``budget_bytes`` of head and tail together, at line ends where
+    one is near. What is left out is added to ``omitted``; unchanged when it fits."""
+    head, tail = text.head.encode("utf-8", "replace"), text.tail.encode(
+        "utf-8", "replace"
+    )
+    size, budget = len(head) + len(tail), max(0, budget_bytes)
+    if size <= budget:
+        return text
+    if not text.omitted:
+        head = tail = head + tail
+    head = head[: _line_end_before(head, max(budget // 2, budget - len(tail)))]
+    tail = tail[_line_start_after(tail, len(tail) + len(head) - budget) :]
+    return KeptText(
+        head=head.decode("utf-8"),
+        tail=tail.decode("utf-8"),
+        omitted=text.omitted + size - len(head) - len(tail),
+    )
+
+
+def _border_before(data: bytes | bytearray, index: int) -> int:
+    if index >= len(data):
+        return len(data)
+    while index > 0 and data[index] & 0xC0 == 0x80:
+        index -= 1
+    return index
+
+
+def _border_after(data: bytes | bytearray, index: int) -> int:
+    while index < len(data) and data[index] & 0xC0 == 0x80:
+        index += 1
+    return index
+
+
+def _line_end_before(data: bytes, index: int) -> int:
+    end = _border_before(data, index)
+    newline = data.rfind(b"\n", end - end // 4, end)
+    return newline + 1 if newline >= 0 and end < len(data) else end
+
+
+def _line_start_after(data: bytes, index: int) -> int:
+    if index <= 0:
+        return 0
+    start = _border_after(data, index)
+    near = (len(data) - start) // 4
+    newline = data.find(b"\n", start - 1, start + near)
+    return newline + 1 if newline >= 0 else start
+
+
+# ===== end sandbox_core/streams.py =====
+
+# ===== begin sandbox_core/recorder.py =====
+
+"""What one run has told us so far: frames in, a RunResult out. No engine, no clock."""
+
+
+_STREAMS = {"o": "stdout", "e": "stderr"}
+_MOST_SKIPPED = 200
+_LONGEST_NAME = 4096
+_LONGEST_REASON = 200
+_FLAGS = (
+    "cancelled",
+    "timed_out",
+    "memory_killed",
+    "output_capped",
+    "processes_killed",
+    "processes_full",
+    "disk_full",
+)
+
+
+@dataclass(slots=True)
+class _StepEnd:
+    step: int
+    exit_code: int | None
+    signal: int | None
+
+
+class Recorder:
+    """Takes the guest's frames in order and checks that their order makes sense.
+
+    ``hello`` is the guest's description of its kernel; ``started``, ``program_over`` and
+    ``done`` are the milestones that the runner's budgets hang on.
+    """
+
+    def __init__(self, request: RunRequest, feed: EventFeed) -> None:
+        limits = request.limits
+        self.hello: dict[str, Any] | None = None
+        self.started = False
+        self.program_over = False
+        self.done = False
+        self.seconds = 0.0
+        self._request = request
+        self._feed = feed
+        self._step = 0
+        self._last: _StepEnd | None = None
+        self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
+        self._transcript = Transcript(limits.kept_output_kib * 1024)
+        self._output_left = limits.output_mib << 20
+        self._files = FileReceiver(limits)
+        self._skipped: list[SkippedFile] = []
+        self._value: str | None = None
+        self._flags: dict[str, bool] = {}
+
+    @property
+    def ended_suspiciously(self) -> bool:
+        """Whether the end of the last step looks like the work of the OOM killer."""
+        last = self._last
+        return last is not None and (last.signal == SIGKILL or last.exit_code == 1)
+
+    def take(self, kind: str, untrusted_payload: bytes) -> None:
+        """One frame. Raises ProtocolError when it does not belong here."""
+        if self.done or (self.hello is None and kind != "h"):
+            raise ProtocolError(
+                "The sandbox sent a broken message.", f"{kind} out of turn"
+            )
+        if kind in _STREAMS:
+            self._take_output(_STREAMS[kind], untrusted_payload)
+        elif kind == "d":
+            self._files.data(untrusted_payload)
+        else:
+            self._take_header(kind, untrusted_payload)
+
+    def _take_output(self, stream: str, untrusted_data: bytes) -> None:
+        self._output_left -= len(untrusted_data)
+        if self._output_left < 0:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "output above its cap"
+            )
+        self._add_text(stream, self._cleaners[stream].feed(untrusted_data))
+
+    def _add_text(self, stream: str, text: str) -> None:
+        if text:
+            self._transcript.add(stream, text)
+            self._feed.put(RunEvent("text", self._step, stream, text))
+
+    def _take_header(self, kind: str, untrusted_payload: bytes) -> None:
+        if kind == "h":
+            self.hello = parse_header(
+                untrusted_payload, {"gvisor": bool, "kernel": str}
+            )
+        elif kind == "s":
+            self._take_started(untrusted_payload)
+        elif kind == "x":
+            self._take_step_end(untrusted_payload)
+        elif kind == "v":
+            self._value = parse_header(untrusted_payload, {"text": str})["text"]
+        elif kind == "f":
+            self._files.begin(parse_header(untrusted_payload, {"name": str})["name"])
+        elif kind == "q":
+            self._files.end()
+        elif kind == "k":
+            self._take_skipped(untrusted_payload)
+        elif kind == "!":
+            reason = parse_header(untrusted_payload, {"reason": str})["reason"]
+            raise ProtocolError(
+                "The sandbox could not run this. Try again; if it stays, tell your "
+                "administrator.",
+                reason[:_LONGEST_REASON],
+            )
+        else:
+            self._take_done(untrusted_payload)
+
+    def _take_started(self, untrusted_payload: bytes) -> None:
+        self._step = parse_header(untrusted_payload, {"step": int})["step"]
+        if not 0 <= self._step < len(self._request.steps):
+            raise ProtocolError("The sandbox sent a broken message.", "no such step")
+        self.started = True
+        self._feed.put(RunEvent("started", self._step))
+
+    def _take_step_end(self, untrusted_payload: bytes) -> None:
+        optional = (int, type(None))
+        end = parse_header(
+            untrusted_payload, {"step": int, "exit_code": optional, "signal": optional}
+        )
+        if end["step"] != self._step or (end["exit_code"] is None) == (
+            end["signal"] is None
+        ):
+            raise ProtocolError("The sandbox sent a broken message.", "step end")
+        self._last = _StepEnd(end["step"], end["exit_code"], end["signal"])
+        is_last = self._step == len(self._request.steps) - 1
+        self.program_over = is_last or end["exit_code"] != 0
+
+    def _take_skipped(self, untrusted_payload: bytes) -> None:
+        entry = parse_header(untrusted_payload, {"name": str, "reason": str})
+        if len(self._skipped) < _MOST_SKIPPED:
+            name, reason = (
+                entry["name"][:_LONGEST_NAME],
+                entry["reason"][:_LONGEST_REASON],
+            )
+            self._skipped.append(SkippedFile(name, reason))
+
+    def _take_done(self, untrusted_payload: bytes) -> None:
+        types = dict.fromkeys(_FLAGS, bool) | {"seconds": (int, float)}
+        values = parse_header(untrusted_payload, types)
+        self.seconds = float(values.pop("seconds"))
+        self._flags = values
+        self.done = self.program_over = True
+
+    def result(self, host: Evidence, facts: dict[str, str]) -> RunResult:
+        """The result of the run: what was told here, joined with what the host saw.
+
+        ``host`` carries error, cancelled, timed_out and oom; ``facts`` goes into evidence.
+        """
+        for stream, cleaner in self._cleaners.items():
+            self._add_text(stream, cleaner.finish())
+        stdout, stderr, output = self._transcript.finish()
+        last = self._last
+        told: dict[str, Any] = {
+            flag: value or getattr(host, flag) for flag, value in self._flags.items()
+        }
+        seen = replace(
+            host,
+            done=self.done,
+            exit_code=last.exit_code if last else None,
+            signal=last.signal if last else None,
+            **told,
+        )
+        outcome = classify(seen)
+        limits = self._request.limits
+        went_wrong = outcome is not Outcome.OK and last is not None
+        return RunResult(
+            run_id=self._request.run_id,
+            outcome=outcome,
+            message=describe_outcome(outcome, seen, limits),
+            exit_code=seen.exit_code,
+            signal=seen.signal,
+            stdout=stdout,
+            stderr=stderr,
+            output=output,
+            value=self._value,
+            files=self._files.complete_files(),
+            skipped=tuple(self._skipped),
+            notes=_notes(outcome, seen, self._request),
+            seconds=self.seconds,
+            failed_step=last.step if last and went_wrong else None,
+            evidence={
+                **facts,
+                "kernel": str((self.hello or {}).get("kernel", ""))[:200],
+            },
+        )
+
+
+def _notes(outcome: Outcome, seen: Evidence, request: RunRequest) -> tuple[str, ...]:
+    """Walls that the program touched and survived."""
+    if outcome is not Outcome.OK:
+        return ()
+    limits = request.limits
+    notes = []
+    if seen.processes_full:
+        notes.append(f"The program touched the limit of {limits.processes} processes.")
+    if seen.disk_full:
+        notes.append(
+            f"A folder was full at the end: the work folder holds {limits.work_mib} MB, "
+            f"/tmp {limits.tmp_mib} MB."
+        )
+    if seen.oom:
+        notes.append("A process of the program was stopped for want of memory.")
+    return tuple(notes)
+
+
+# ===== end sandbox_core/recorder.py =====
+
+# ===== begin sandbox_core/runner.py =====
+
+"""Runs requests: the one place that knows the order of things, the budgets and the ladder
+from asking a sandbox to end to ending it.
+"""
+
+
+_LOG = logging.getLogger("run_code.runner")
+_POLL_SECONDS = 0.1
+_BYTES_PER_SECOND = 5 << 20
+_DISPOSERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Seconds for each phase of a run; tests set them lower.
+
+    ``transfer`` is what an upload or download may take on top of its bytes at 5 MB/s;
+    ``overtime`` is how long after the program's limit the guest may still be heard of;
+    ``farewell`` is how long a cancelled run may take to hand over what it has.
+    """
+
+    start: float = 15.0
+    transfer: float = 10.0
+    overtime: float = 2.0
+    collection: float = 5.0
+    farewell: float = 1.5
+
+
+class Runner(Protocol):
+    """Whatever can run a request: a local engine, or a service over HTTP."""
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """Run to the end and return the result, also of a failure; never raises for what a
+        sandbox or an engine does. Raises InvalidRequest when the request breaks a rule.
+        """
+
+    def close(self) -> None:
+        """End what is left of finished runs. Called once, when no run is under way."""
+
+
+class LocalRunner:
+    """Runs each request in a fresh sandbox of an engine, in the calling thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        image: str,
+        runtime: str = "runsc",
+        budgets: Budgets | None = None,
+    ) -> None:
+        self._engine = engine
+        self._image = image
+        self._runtime = runtime
+        self._budgets = budgets or Budgets()
+        # A result need not wait until its container is removed (about 0.1 s).
+        self._disposer = ThreadPoolExecutor(_DISPOSERS, "run-code-dispose")
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """See Runner.run."""
+        plan = plan_files(request)
+        feed = EventFeed(on_event)
+        started = time.monotonic()
+        session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        try:
+            result = session.run(self._engine, self._spec(request))
+        finally:
+            feed.close()
+            if session.channel is not None:
+                self._dispose(session.channel)
+        return replace(result, total_seconds=time.monotonic() - started)
+
+    def close(self) -> None:
+        """See Runner.close."""
+        self._disposer.shutdown(wait=True)
+
+    def _spec(self, request: RunRequest) -> SandboxSpec:
+        budgets, limits = self._budgets, request.limits
+        transfers = (
+            2 * budgets.transfer + 2 * (limits.work_mib << 20) / _BYTES_PER_SECOND
+        )
+        lease = budgets.start + transfers + limits.seconds + budgets.overtime
+        lease += budgets.collection
+        return SandboxSpec(
+            image=self._image,
+            runtime=self._runtime,
+            limits=limits,
+            run_id=request.run_id,
+            owner=current_owner(),
+            expires_at=time.time() + lease,
+            argv=tuple(bootstrap_argv()),
+        )
+
+    def _dispose(self, channel: Channel) -> None:
+        future = self._disposer.submit(channel.close)
+        future.add_done_callback(_log_failed_disposal)
+
+
+def _log_failed_disposal(future: Future[None]) -> None:
+    error = future.exception()
+    if error is not None:
+        _LOG.error("a sandbox could not be removed: %r", error)
+
+
+class _Session:
+    """One run of one request, from start to result."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        plan: InputPlan,
+        feed: EventFeed,
+        cancel: CancelToken,
+        budgets: Budgets,
+    ) -> None:
+        self.channel: Channel | None = None
+        self._request = request
+        self._plan = plan
+        self._cancel = cancel
+        self._budgets = budgets
+        self._reader = FrameReader()
+        self._recorder = Recorder(request, feed)
+        self._timed_out = False
+        self._farewell: Deadline | None = None
+
+    def run(self, engine: Engine, spec: SandboxSpec) -> RunResult:
+        """Go through the phases; whatever goes wrong ends in the result."""
+        error = ""
+        try:
+            self._converse(engine, spec)
+        except SandboxError as problem:
+            if not self._cancel.is_set():
+                error = self._explain(problem)
+        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
+        return self._recorder.result(self._host_evidence(error), facts)
+
+    def _converse(self, engine: Engine, spec: SandboxSpec) -> None:
+        budgets = self._budgets
+        start = Deadline(budgets.start)
+        channel = self.channel = engine.start(spec, self._cancel, start)
+        lease_seconds = spec.expires_at - time.time()
+        hello = encode_program(guest_program()) + boot_frame(spec.limits, lease_seconds)
+        channel.send(hello, start)
+        self._read_until(lambda: self._recorder.hello is not None, start)
+        if not self._recorder.hello or not self._recorder.hello["gvisor"]:
+            raise NotIsolated(
+                f"The runtime “{spec.runtime}” is not gVisor, so nothing was run. An "
+                "administrator should register runsc under this name (docs/setup.md)."
+            )
+        size = sum(len(file.data) for file in self._plan.files) + len(
+            self._request.stdin
+        )
+        upload = Deadline(budgets.transfer + size / _BYTES_PER_SECOND)
+        for frames in job_frames(self._request, self._plan):
+            channel.send(frames, upload)
+        self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
+        program = Deadline(self._request.limits.seconds + budgets.overtime)
+        if not self._read_until(
+            lambda: self._recorder.program_over, program, late_is_error=False
+        ):
+            self._timed_out = True
+            return
+        most = self._request.limits.work_mib << 20
+        rest = budgets.collection + budgets.transfer + most / _BYTES_PER_SECOND
+        self._read_until(lambda: self._recorder.done, Deadline(rest))
+
+    def _read_until(
+        self,
+        reached: Callable[[], bool],
+        deadline: Deadline,
+        late_is_error: bool = True,
+    ) -> bool:
+        """Drain the channel until a milestone. Returns False when the time is up instead.
+
+        Raises StartFailed when late_is_error, ChannelClosed at the end of the stream or of
+        the farewell of a cancelled run, ProtocolError when the sandbox breaks the rules.
+        """
+        channel = self.channel
+        while channel is not None and not reached():
+            self._say_farewell(channel)
+            if deadline.passed():
+                if late_is_error:
+                    raise StartFailed("The sandbox did not answer in time. Try again.")
+                return False
+            untrusted_data = channel.recv(min(_POLL_SECONDS, deadline.remaining()))
+            if untrusted_data == b"":
+                raise ChannelClosed(
+                    "The sandbox ended unexpectedly. Try again; if it stays, tell your "
+                    "administrator."
+                )
+            for kind, untrusted_payload in self._reader.feed(untrusted_data or b""):
+                self._recorder.take(kind, untrusted_payload)
+        return True
+
+    def _say_farewell(self, channel: Channel) -> None:
+        """When cancelled: ask the guest once to end and hand over, then lose patience."""
+        if not self._cancel.is_set():
+            return
+        if self._farewell is None:
+            self._farewell = Deadline(self._budgets.farewell)
+            channel.send(encode_frame("C"), self._farewell)
+        elif self._farewell.passed():
+            raise ChannelClosed("The run was stopped on request.")
+
+    def _explain(self, problem: SandboxError) -> str:
+        problem.run_id = self._request.run_id
+        level = logging.INFO if isinstance(problem, ChannelClosed) else logging.ERROR
+        _LOG.log(level, "run %s: %s (%s)", problem.run_id, problem, problem.detail)
+        return str(problem)
+
+    def _host_evidence(self, error: str) -> Evidence:
+        """What the host saw. A dead sandbox is looked into: its memory may have run out."""
+        oom = False
+        ended = None
+        suspicious = error or self._timed_out or self._recorder.ended_suspiciously
+        if self.channel is not None and suspicious:
+            self.channel.kill()
+            ended = self.channel.ended(Deadline(self._budgets.overtime))
+            oom = bool(ended.oom)
+        if ended is not None and ended.untrusted_diagnostics:
+            _LOG.warning(
+                "run %s: the sandbox said %r",
+                self._request.run_id,
+                ended.untrusted_diagnostics,
+            )
+        return Evidence(
+            error="" if oom else error,
+            cancelled=self._cancel.is_set(),
+            timed_out=self._timed_out,
+            oom=oom,
+        )
+
+
+# ===== end sandbox_core/runner.py =====
+
+# ===== begin sandbox_core/doctor.py =====
+
+"""Looks at a host and proves by running things that sandboxes work on it."""
+
+
+_CHECK_SECONDS = 10.0
+_PROOF_SECONDS = 5.0
+_HOG = "chunks = []\nwhile True:\n    chunks.append(bytearray(10_000_000))\n"
+_LOOP = "while True:\n    pass\n"
+_FORKS = (
+    "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n"
+)
+
+
+def examine(engine: Engine, image: str, runtime: str) -> list[Finding]:
+    """What is there and what is missing; when nothing is, proofs by doing. Never raises for
+    what a host lacks. Takes some seconds: it starts a handful of sandboxes."""
+    findings = engine.check(Deadline(_CHECK_SECONDS))
+    if not all(finding.ok for finding in findings):
+        return findings
+    runner = LocalRunner(engine, image, runtime)
+    try:
+        findings += [_prove_language(runner, language) for language in LANGUAGES]
+        if all(finding.ok for finding in findings):
+            findings += [
+                _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
+                _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
+                _prove_limit(runner, "process limit", _FORKS, Outcome.PROCESS_LIMIT),
+            ]
+    finally:
+        runner.close()
+    return findings
+
+
+def _prove_language(runner: Runner, language: Language) -> Finding:
+    test = language.self_test
+    result = runner.run(RunRequest(steps=(Step(language.name, test.code),)))
+    if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
+        text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
+        return Finding(language.name, True, text)
+    return Finding(
+        language.name,
+        False,
+        f"{language.title} does not run: {_what_happened(result)}",
+        "Build the image again (docs/setup.md, “The sandbox image”), and look at the log.",
+    )
+
+
+def _prove_limit(runner: Runner, name: str, code: str, expected: Outcome) -> Finding:
+    limits = Limits().lowered(seconds=_PROOF_SECONDS, memory_mib=128, processes=32)
+    result = runner.run(RunRequest(steps=(Step("python", code),), limits=limits))
+    if result.outcome is expected:
+        return Finding(name, True, f"The {name} bites: {result.message}")
+    return Finding(
+        name,
+        False,
+        f"The {name} did not bite: {_what_happened(result)}",
+        "Do not use this host for other people's code; see docs/setup.md, “Limits”.",
+    )
+
+
+def _what_happened(result: RunResult) -> str:
+    return (
+        result.message
+        or f"outcome {result.outcome}, stdout {str(result.stdout)[:200]!r}"
+    )
+
+
+# ===== end sandbox_core/doctor.py =====
+
+# ===== begin sandbox_core/engines/docker_errors.py =====
+
+"""The one place where errors of the docker SDK and its transport become ours."""
+
+
+_RUNTIME_WORDS = (
+    "unknown or invalid runtime name",
+    "unknown runtime specified",
+    "runtime name",
+    "runsc",
+)
+_MISSING_PACKAGE = (
+    "The Python package “docker” is missing where Open WebUI runs. Install it there "
+    "(pip install docker) and try again."
+)
+_NOT_REACHED = (
+    "The container engine cannot be reached, so nothing was run. An administrator should "
+    "check that Docker is running and that this service may use it; then try again."
+)
+_NO_ANSWER = (
+    "The container engine did not answer in time, so nothing was run. An administrator "
+    "should check Docker; then try again."
+)
+_NOT_ALLOWED = (
+    "This service is not allowed to use the container engine, so nothing was run. An "
+    "administrator should give it access to Docker; then try again."
+)
+_NO_IMAGE = (
+    "The sandbox image is not on this host, so nothing was run. An administrator should "
+    "build or load it (docs/setup.md, “The sandbox image”); then try again."
+)
+_NO_RUNTIME = (
+    "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
+    "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
+)
+_REFUSED = (
+    "The container engine refused to start the sandbox. An administrator should look at "
+    "the log and run the doctor (docs/setup.md)."
+)
+
+
+@contextmanager
+def docker_errors_mapped() -> Iterator[None]:
+    """Turn whatever the docker SDK raises inside into an EngineError."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        raise engine_error_from(error) from error
+
+
+def engine_error_from(error: Exception) -> EngineError:
+    """The EngineError for an exception of the docker SDK, requests, urllib3 or the system.
+
+    Raises the same exception again when it is none of theirs: that is a fault of ours.
+    """
+    if isinstance(error, ModuleNotFoundError) and error.name == "docker":
+        return EngineError(_MISSING_PACKAGE, repr(error))
+
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import ConnectionError as NotConnected
+    from requests.exceptions import RequestException, Timeout
+    from urllib3.exceptions import HTTPError, TimeoutError
+
+    detail = f"{type(error).__name__}: {error}"
+    if isinstance(error, APIError):
+        return _error_from_answer(error, detail)
+    if isinstance(error, (Timeout, TimeoutError)) or "Read timed out" in detail:
+        return EngineUnavailable(_NO_ANSWER, detail)
+    if "PermissionError" in detail or "Permission denied" in detail:
+        return EngineUnavailable(_NOT_ALLOWED, detail)
+    if isinstance(
+        error, (NotConnected, RequestException, DockerException, HTTPError, OSError)
+    ):
+        return EngineUnavailable(_NOT_REACHED, detail)
+    raise error
+
+
+def _error_from_answer(error: Exception, detail: str) -> EngineError:
+    text = detail.lower()
+    if "no such image" in text:
+        return ImageMissing(_NO_IMAGE, detail)
+    if any(words in text for words in _RUNTIME_WORDS):
+        return RuntimeMissing(_NO_RUNTIME, detail)
+    return StartFailed(_REFUSED, detail)
+
+
+# ===== end sandbox_core/engines/docker_errors.py =====
+
+# ===== begin sandbox_core/engines/docker_api.py =====
+
+"""Docker's low-level client with a time-out for every call and our errors."""
+
+
+_CALL_SECONDS = 10.0
+_PULL_SECONDS = 600.0
+
+
+class DockerApi:
+    """Calls to one daemon. ``docker_host`` is as in DOCKER_HOST; "" means the environment.
+
+    One client per thread: its time-out is an attribute, so it cannot be shared.
+    """
+
+    def __init__(self, docker_host: str) -> None:
+        self._docker_host = docker_host
+        self._version = ""
+        self._clients = threading.local()
+
+    def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of docker.APIClient. Raises EngineError."""
+        with docker_errors_mapped():
+            seconds = max(0.1, min(_CALL_SECONDS, deadline.remaining()))
+            client = self._client(seconds)
+            client.timeout = seconds
+            return getattr(client, method)(*args, **kwargs)
+
+    def pull(self, image: str) -> None:
+        """Fetch an image from its registry, which may take minutes. Raises EngineError."""
+        with docker_errors_mapped():
+            client = self._client(_CALL_SECONDS)
+            client.timeout = _PULL_SECONDS
+            client.pull(image)
+
+    def _client(self, seconds: float) -> Any:
+        client = getattr(self._clients, "client", None)
+        if client is None:
+            client = self._clients.client = self._new_client(seconds)
+        return client
+
+    def _new_client(self, seconds: float) -> Any:
+        import docker
+        from docker.utils import kwargs_from_env
+
+        where: dict[str, Any] = {"base_url": self._docker_host}
+        if not self._docker_host:
+            where = dict(kwargs_from_env())
+        # Asking the daemon for its version costs a round trip: once per process is enough.
+        client = docker.APIClient(
+            **where, version=self._version or "auto", timeout=seconds
+        )
+        self._version = client.api_version
+        return client
+
+
+# ===== end sandbox_core/engines/docker_api.py =====
+
+# ===== begin sandbox_core/engines/docker_channel.py =====
+
+"""The byte channel to one sandbox: the hijacked connection of Docker's attach call.
+
+From Docker come records of a stream number, three zero bytes, a 4-byte big-endian length
+and data (Docker Engine API, "ContainerAttach"). stdout is the channel; what the sandbox
+writes to stderr is kept, bounded, as diagnostics.
+"""
+
+
+_CHUNK = 1 << 18
+_REMOVE_SECONDS = 10.0
+_LONGEST_DIAGNOSTICS = 4096
+_STDOUT = 1
+
+
+class StreamRecords:
+    """Splits the attach stream into stdout bytes and bounded diagnostics."""
+
+    def __init__(self) -> None:
+        self._header = bytearray()
+        self._stream = 0
+        self._left = 0
+        self._untrusted_diagnostics = bytearray()
+
+    @property
+    def untrusted_diagnostics(self) -> str:
+        """What came on the other streams, at most 4 KiB of it."""
+        return self._untrusted_diagnostics.decode("utf-8", "replace")
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes as they came; return the stdout bytes among them."""
+        stdout = bytearray()
+        view = memoryview(data)
+        while view:
+            if self._left == 0:
+                view = self._read_header(view)
+                continue
+            part, view = view[: self._left], view[self._left :]
+            self._left -= len(part)
+            if self._stream == _STDOUT:
+                stdout += part
+            else:
+                room = _LONGEST_DIAGNOSTICS - len(self._untrusted_diagnostics)
+                self._untrusted_diagnostics += part[:room]
+        return bytes(stdout)
+
+    def _read_header(self, view: memoryview) -> memoryview:
+        missing = 8 - len(self._header)
+        self._header += view[:missing]
+        if len(self._header) == 8:
+            self._stream = self._header[0]
+            self._left = int.from_bytes(self._header[4:], "big")
+            self._header.clear()
+        return view[missing:]
+
+
+class DockerChannel:
+    """A Channel over one attached container. See Channel for who calls what."""
+
+    def __init__(self, api: DockerApi, container_id: str, attached: Any) -> None:
+        self._api = api
+        self._container_id = container_id
+        self._attached = attached
+        self._socket: socket.socket = getattr(attached, "_sock", attached)
+        self._socket.setblocking(False)
+        self._records = StreamRecords()
+        self._started_at = time.time()
+        self._killed = threading.Event()
+        self._lock = threading.Lock()
+        self._report: KillReport | None = None
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """See Channel.send."""
+        view = memoryview(data)
+        while view:
+            if self._killed.is_set():
+                raise ChannelClosed("The sandbox was stopped.")
+            if deadline.passed():
+                raise StartFailed(
+                    "The sandbox did not take its files in time. Try again."
+                )
+            if not self._wait_for(select.POLLOUT, min(0.2, deadline.remaining())):
+                continue
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ChannelClosed(
+                    "The sandbox ended unexpectedly.", repr(error)
+                ) from error
+
+    def recv(self, timeout: float) -> bytes | None:
+        """See Channel.recv."""
+        end = Deadline(timeout)
+        while not self._killed.is_set():
+            if not self._wait_for(select.POLLIN, end.remaining()):
+                return None
+            try:
+                data = self._socket.recv(_CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+            stdout = self._records.feed(data)
+            if stdout or not data:
+                return stdout
+        return b""
+
+    def _wait_for(self, event: int, seconds: float) -> bool:
+        poll = select.poll()
+        try:
+            poll.register(self._socket, event)
+        except ValueError:  # closed by a kill in another thread
+            return True
+        return bool(poll.poll(seconds * 1000))
+
+    def close_send(self) -> None:
+        """See Channel.close_send."""
+        with suppress(OSError):  # it may be closed already
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def kill(self) -> KillReport:
+        """See Channel.kill. The socket goes first: while an attached client does not read,
+        Docker's own kill, inspect and remove hang."""
+        self._killed.set()
+        with self._lock:
+            if self._report is None or self._report.may_linger:
+                with suppress(OSError):  # it may be closed already
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                self._report = remove_container(self._api, self._container_id)
+            return self._report
+
+    def ended(self, deadline: Deadline) -> Ended:
+        """See Channel.ended. The container may be gone already, so the daemon's recent events
+        are asked: they hold the exit code, and whether its memory limit was hit."""
+        try:
+            events = self._api.call(
+                deadline,
+                "events",
+                since=int(self._started_at) - 1,
+                until=int(time.time() + min(2.0, deadline.remaining())) + 1,
+                filters={"container": [self._container_id], "event": ["oom", "die"]},
+                decode=True,
+            )
+            oom, exit_code = False, None
+            for event in events:
+                if event.get("Action") == "oom":
+                    oom = True
+                else:
+                    exit_code = int(event["Actor"]["Attributes"]["exitCode"])
+                    break
+        except EngineError as error:
+            return Ended(None, None, str(error), may_linger=True)
+        return Ended(exit_code, oom, self._records.untrusted_diagnostics)
+
+    def close(self) -> None:
+        """See Channel.close."""
+        self.kill()
+        self._socket.close()
+        response = getattr(self._attached, "_response", None)
+        if response is not None:
+            response.close()
+
+
+def remove_container(api: DockerApi, container_id: str) -> KillReport:
+    """Kill and remove a container, and make sure that it is gone."""
+    deadline = Deadline(_REMOVE_SECONDS)
+    detail = ""
+    while not deadline.passed():
+        try:
+            api.call(deadline, "remove_container", container_id, force=True, v=True)
+            return KillReport()
+        except EngineError as error:
+            detail = error.detail
+        if "No such container" in detail:
+            return KillReport()
+        # 409: the daemon is removing it on its own; the next try finds it gone.
+        time.sleep(0.02)
+    return KillReport(may_linger=True, detail=detail)
+
+
+# ===== end sandbox_core/engines/docker_channel.py =====
+
+# ===== begin sandbox_core/engines/docker.py =====
+
+"""The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
+
+Four calls make a sandbox: create, attach, start, remove. Every call has a time-out, and
+every attach has a connection of its own.
+"""
+
+
+_LIST_SECONDS = 10.0
+_START_SECONDS = 15.0
+_ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+
+
+class DockerEngine:
+    """Sandboxes from a Docker Engine. ``docker_host`` is as in DOCKER_HOST; "" means the
+    environment. ``image`` and ``runtime`` are those that check() looks for."""
+
+    name = "docker"
+
+    def __init__(
+        self,
+        docker_host: str = "",
+        image: str = "run-code-python:latest",
+        runtime: str = "runsc",
+        pull_missing_image: bool = False,
+    ) -> None:
+        self._api = DockerApi(docker_host)
+        self._image = image
+        self._runtime = runtime
+        self._pull_missing_image = pull_missing_image
+
+    def start(
+        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+    ) -> DockerChannel:
+        """See Engine.start."""
+        try:
+            container_id = self._create(spec, deadline)
+        except ImageMissing:
+            if not self._pull_missing_image:
+                raise
+            self._api.pull(spec.image)
+            deadline = Deadline(_START_SECONDS)
+            container_id = self._create(spec, deadline)
+        try:
+            attached = self._api.call(deadline, "attach_socket", container_id, _ATTACH)
+        except EngineError:
+            remove_container(self._api, container_id)
+            raise
+        channel = DockerChannel(self._api, container_id, attached)
+        try:
+            if cancel.is_set():
+                raise ChannelClosed("The run was stopped on request.")
+            self._api.call(deadline, "start", container_id)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def _create(self, spec: SandboxSpec, deadline: Deadline) -> str:
+        labels = {
+            LABEL_OWNER: spec.owner,
+            LABEL_RUN: spec.run_id,
+            LABEL_EXPIRES: str(int(spec.expires_at)),
+        }
+        config = container_config(
+            spec.image, spec.runtime, spec.argv, spec.limits, labels
+        )
+        made = self._api.call(deadline, "create_container_from_config", config)
+        return str(made["Id"])
+
+    def leftovers(self) -> list[Lease]:
+        """See Engine.leftovers."""
+        listed = self._api.call(
+            Deadline(_LIST_SECONDS),
+            "containers",
+            all=True,
+            filters={"label": LABEL_OWNER},
+        )
+        return [_lease_of(entry) for entry in listed]
+
+    def remove(self, lease: Lease) -> None:
+        """See Engine.remove. Raises EngineError when it may still be there."""
+        report = remove_container(self._api, lease.sandbox_id)
+        if report.may_linger:
+            raise EngineError(
+                "A left-over sandbox could not be removed.", report.detail
+            )
+
+    def check(self, deadline: Deadline) -> list[Finding]:
+        """See Engine.check."""
+        try:
+            info = self._api.call(deadline, "info")
+            images = self._api.call(deadline, "images", self._image)
+        except EngineError as error:
+            mend = "sudo systemctl start docker   # or set DOCKER_HOST / the valve docker_host"
+            return [Finding("engine", False, str(error), mend)]
+        return [
+            Finding(
+                "engine", True, f"Docker Engine {info.get('ServerVersion')} answers."
+            ),
+            self._check_runtime(info.get("Runtimes") or {}),
+            self._check_image(bool(images)),
+        ]
+
+    def _check_runtime(self, runtimes: dict[str, Any]) -> Finding:
+        if self._runtime in runtimes:
+            return Finding(
+                "runtime", True, f"The runtime {self._runtime} is registered."
+            )
+        text = f"Docker does not know the runtime {self._runtime}, so code cannot be isolated."
+        return Finding(
+            "runtime",
+            False,
+            text,
+            "sudo runsc install && sudo systemctl restart docker",
+        )
+
+    def _check_image(self, there: bool) -> Finding:
+        if there:
+            return Finding("image", True, f"The image {self._image} is there.")
+        text = f"The image {self._image} is not on this host."
+        mend = f"docker build -t {self._image} images/python   # or: docker load -i image.tar"
+        return Finding("image", False, text, mend)
+
+
+def _lease_of(entry: dict[str, Any]) -> Lease:
+    labels = entry["Labels"]
+    expires = labels.get(LABEL_EXPIRES, "")
+    return Lease(
+        sandbox_id=entry["Id"],
+        run_id=labels.get(LABEL_RUN, ""),
+        owner=labels[LABEL_OWNER],
+        expires_at=float(expires) if expires.isdigit() else 0.0,
+    )
+
+
+# ===== end sandbox_core/engines/docker.py =====
+
+# ===== begin sandbox_core/terminal.py =====
+
+"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
+
+
+_EXIT_CODES = {
+    Outcome.TIMEOUT: 124,
+    Outcome.SANDBOX_ERROR: 125,
+    Outcome.CANCELLED: 130,
+}
+_KILLED = 137
+
+
+def print_event(event: RunEvent) -> None:
+    """Program output to the stream that it was written to, at once."""
+    if event.kind == "text":
+        stream = sys.stdout if event.stream == "stdout" else sys.stderr
+        print(event.text, end="", file=stream, flush=True)
+
+
+def print_findings(findings: Sequence[Finding]) -> int:
+    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
+    for finding in findings:
+        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
+        if finding.mend:
+            print(f"      mend it: {finding.mend}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def exit_status(result: RunResult) -> int:
+    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
+    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
+    """
+    if result.outcome in _EXIT_CODES:
+        return _EXIT_CODES[result.outcome]
+    code = result.shell_exit_code
+    return _KILLED if code is None else code
+
+
+# ===== end sandbox_core/terminal.py =====
+
+# ===== begin owui_plugin/command_line.py =====
+
+"""A pasted plugin file as a command: run a program with it, or prove that it works here.
+
+echo 'print(1)' | python3 run_code.py [--language python]
+python3 run_code.py --self-test
+"""
+
+
+_COULD_NOT_RUN = 125
+
+
+def run_plugin_file(plugin: str) -> int:
+    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
+    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
+    """
+    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
+    parser.add_argument(
+        "--self-test", action="store_true", help="prove that runs work here"
+    )
+    parser.add_argument("--language", default="python", help="of the program on stdin")
+    options = parser.parse_args()
+    try:
+        settings = resolve_settings(EveryValve(), None, os.environ)
+        shared = settings.shared
+        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
+        if options.self_test:
+            return print_findings(examine(engine, shared.image, shared.runtime))
+        runner = LocalRunner(engine, shared.image, shared.runtime)
+        steps = (Step(options.language, sys.stdin.read()),)
+        try:
+            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
+        finally:
+            runner.close()
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return _COULD_NOT_RUN
+    if result.message:
+        print(result.message, file=sys.stderr)
+    return exit_status(result)
+
+
+# ===== end owui_plugin/command_line.py =====
+
+# ===== begin owui_plugin/messages.py =====
+
+"""The model's own text in a stored or posted chat message, whatever its shape."""
+
+
+# Ids of the items that hold our results in a message's `output` list begin so.
+RESULT_ITEM_PREFIX = "msg_run_code_"
+
+
+def message_text(message: Any) -> str:
+    """The text that may hold code to run; empty when there is none. Takes anything.
+
+    A message with ``output`` items is what they say: the assistant's message items, without
+    reasoning, tool calls and our own results. Else ``content`` counts: a string, or parts.
+    """
+    if not isinstance(message, dict):
+        return ""
+    output = message.get("output")
+    if isinstance(output, list) and output:
+        texts = [
+            _parts_text(item.get("content")) for item in output if _is_answer(item)
+        ]
+        return "\n".join(text for text in texts if text)
+    return _parts_text(message.get("content"))
+
+
+def _is_answer(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.get("type") == "message"
+        and item.get("role", "assistant") == "assistant"
+        and not str(item.get("id", "")).startswith(RESULT_ITEM_PREFIX)
+    )
+
+
+def _parts_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = (
+        part if isinstance(part, str) else part.get("text")
+        for part in content
+        if isinstance(part, str)
+        or (isinstance(part, dict) and part.get("type") in ("text", "output_text"))
+    )
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+# ===== end owui_plugin/messages.py =====
+
+# ===== begin owui_plugin/output_items.py =====
+
+"""The items that we put into a message's ``output`` list. Pure functions on plain lists.
+
+Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
+Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
+known by its id, and says in an extra key of whom it is the work.
+"""
+
+
+MARK = "run_code"
+
+
+def item_id(run_id: str) -> str:
+    """The id of the item that shows this run."""
+    return RESULT_ITEM_PREFIX + run_id
+
+
+def text_item(run_id: str, text: str, mark: dict[str, Any]) -> dict[str, Any]:
+    """A message item with Markdown text and our mark."""
+    return {
+        "type": "message",
+        "id": item_id(run_id),
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+        MARK: mark,
+    }
+
+
+def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
+    """The mark of something unfinished: who works on it, and until when at the latest."""
+    return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
+
+
+def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
+    """The list with this item in the place of the one with its id, else at the end."""
+    items = list(output) if isinstance(output, list) else []
+    for index, entry in enumerate(items):
+        if isinstance(entry, dict) and entry.get("id") == item["id"]:
+            items[index] = item
+            return items
+    return [*items, item]
+
+
+def has_item(output: Any, item: dict[str, Any]) -> bool:
+    """Whether the list holds exactly this item."""
+    return isinstance(output, list) and item in output
+
+
+def unfinished_mark(status_history: Any) -> dict[str, Any] | None:
+    """Our mark in the last status of a message, if that one is still running."""
+    if not isinstance(status_history, list) or not status_history:
+        return None
+    last = status_history[-1]
+    mark = last.get(MARK) if isinstance(last, dict) else None
+    if isinstance(mark, dict) and mark.get("state") == "running":
+        return mark
+    return None
+
+
+# ===== end owui_plugin/output_items.py =====
+
+# ===== begin owui_plugin/host.py =====
+
+"""All that we ask of Open WebUI, each request behind one small function.
+
+Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
+(a self-test, a unit test) this module still loads. Calls are awaited only where they give
+something awaitable, because older versions have synchronous models.
+"""
+
+
+_host_log = logging.getLogger("run_code.host")
+_RECENT_SECONDS = 7 * 24 * 3600
+_TEMPORARY = ("local:", "channel:")
+
+Emitter = Callable[[dict[str, Any]], Any]
+
+
+async def settle(value: Any) -> Any:
+    """The value, awaited if it has to be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_saved_chat(chat_id: Any) -> bool:
+    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
+    return (
+        isinstance(chat_id, str)
+        and bool(chat_id)
+        and not chat_id.startswith(_TEMPORARY)
+    )
+
+
+async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
+    """Send an event to the person's browser. A failure is no reason to lose a run."""
+    if emitter is None:
+        return
+    try:
+        await settle(emitter({"type": kind, "data": data}))
+    except Exception:
+        _host_log.exception("an event of kind %s could not be sent", kind)
+
+
+async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
+    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
+    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
+        return None
+    try:
+        from open_webui.models.chats import Chats
+
+        message = await settle(
+            Chats.get_message_by_id_and_message_id(chat_id, message_id)
+        )
+    except Exception:
+        _host_log.exception("a message could not be read")
+        return None
+    return message if isinstance(message, dict) else None
+
+
+async def edit_message(
+    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """Change a stored message in place; returns a copy of what was written, None if it failed.
+
+    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
+    """
+    try:
+        from open_webui.models.chats import Chats
+
+        if hasattr(Chats, "edit_message_output"):
+            async with Chats.edit_message_output(chat_id, message_id) as message:
+                if message is None:
+                    return None
+                change(message)
+                return dict(deepcopy(message))
+        message = await stored_message(chat_id, message_id)
+        if message is None:
+            return None
+        change(message)
+        written = await settle(
+            Chats.upsert_message_to_chat_by_id_and_message_id(
+                chat_id, message_id, message
+            )
+        )
+        return None if written is None else dict(deepcopy(message))
+    except Exception:
+        _host_log.exception("a message could not be changed")
+        return None
+
+
+def plain_content(output: list[Any], otherwise: str) -> str:
+    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
+    try:
+        from open_webui.utils.misc import get_output_text
+    except ImportError:
+        return otherwise
+    return str(get_output_text(output))
+
+
+async def add_legacy_text(emitter: Emitter | None, text: str) -> None:
+    """Append to a message without ``output``: one that an older version or an import made."""
+    await emit(emitter, "message", {"content": text})
+
+
+async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
+    """An emitter without a request, which writes nothing itself; None where there is none."""
+    try:
+        from open_webui.socket.main import get_event_emitter
+
+        request = {
+            "user_id": user_id,
+            "chat_id": chat_id,
+            "message_id": message_id,
+            "session_id": "",
+        }
+        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
+    except Exception:
+        _host_log.exception("no emitter for a message")
+        return None
+    return emitter
+
+
+async def messages_left_running() -> list[tuple[str, str, str]]:
+    """(chat id, message id, user id) of recent messages with a running mark of ours in their
+    status. Whether their owner still lives is for the caller to find out. Empty where this
+    version of Open WebUI keeps no table of messages."""
+    try:
+        from open_webui.internal.db import get_async_db_context
+        from open_webui.models.chat_messages import ChatMessage
+        from sqlalchemy import String, cast, select
+
+        history = cast(ChatMessage.status_history, String)
+        query = (
+            select(ChatMessage.chat_id, ChatMessage.id, ChatMessage.user_id)
+            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
+            .where(history.like(f'%"{MARK}"%'))
+        )
+        async with get_async_db_context() as database:
+            rows = (await database.execute(query)).all()
+    except Exception:
+        _host_log.exception("unfinished runs could not be looked for")
+        return []
+    return [(chat, row.removeprefix(f"{chat}-"), user) for chat, row, user in rows]
+
+
+# ===== end owui_plugin/host.py =====
+
+# ===== begin owui_plugin/hints.py =====
+
+"""What to do next after a failure: one table, shared by people and models."""
+
+
+# Only the end of the error output tells why a program ended.
+_HINT_REACH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    pattern: re.Pattern[str]
+    sentence: str
+
+
+def _hint(pattern: str, sentence: str) -> _Hint:
+    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
+
+
+_BY_OUTCOME = {
+    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
+    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
+    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
+    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
+    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
+    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
+}
+
+_BY_ERROR = (
+    _hint(
+        r"^EOFError\b|\bread: read error\b",
+        "There is no keyboard here: set the value in the code, or give the input "
+        "beforehand as stdin.",
+    ),
+    _hint(
+        r"No matching distribution found|Failed to establish a new connection"
+        r"|Temporary failure in name resolution|Name or service not known"
+        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
+        r"|Temporary failure resolving",
+        "There is no network in the sandbox, and installing packages is off: use what "
+        "is there (`pip list` shows it) and put the data into the code.",
+    ),
+    _hint(
+        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
+        "That package is not in the sandbox, and installing packages is off: use one that "
+        "is there (`pip list` shows them) or do without.",
+    ),
+    _hint(
+        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
+        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
+        "commands into a Bash block.",
+    ),
+    _hint(
+        r"No such file or directory|ENOENT",
+        "Each run starts with an empty work folder: create the file in the same code.",
+    ),
+    _hint(
+        r"command not found",
+        "That command is not in the sandbox: use one that is there, or do it in Python.",
+    ),
+    _hint(
+        r"Read-only file system|Permission denied|EROFS|EACCES",
+        "Only the work folder and `/tmp` can be written to.",
+    ),
+    _hint(
+        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
+        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
+    ),
+)
+
+
+def hint_for(result: RunResult) -> str:
+    """One sentence of advice, as Markdown, after a run that did not end well; empty when
+    all is well or there is nothing to advise. It holds no text of the program."""
+    if result.outcome is not Outcome.FAILED:
+        return _BY_OUTCOME.get(result.outcome, "")
+    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
+    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
+
+
+# ===== end owui_plugin/hints.py =====
+
+# ===== begin owui_plugin/render.py =====
+
+"""A run's result as Markdown for people, and how it is found again in a message.
+
+What comes from the program is shown letter for letter inside a fence that it cannot
+close. Outside of a fence everything is escaped.
+"""
+
+
+_HEADING = "**Run code** · "
+_VALUE_LABEL = "Value:"
+
+_OUTCOME_WORDS = {
+    Outcome.SANDBOX_ERROR: "could not run",
+    Outcome.CANCELLED: "stopped",
+    Outcome.MEMORY_LIMIT: "memory limit",
+    Outcome.TIMEOUT: "timed out",
+    Outcome.OUTPUT_LIMIT: "output limit",
+    Outcome.PROCESS_LIMIT: "process limit",
+    Outcome.DISK_LIMIT: "disk limit",
+    Outcome.FAILED: "failed",
+    Outcome.OK: "ok",
+}
+
+# Characters that turn the text around them, hide in it, or end a line for some readers.
+_DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# Open WebUI takes `\(` and `\[` for formulas, so links are broken at their `]` alone, and
+# shows entities such as `&amp;` as they are, so backslashes it is.
+_MARKDOWN = re.compile(r"[\\`*_{\]<>#|~$&]")
+_BACKTICKS = re.compile(r"`{3,}")
+
+_FENCE_PATTERN = r"(`{3,})text\n(?:[^\n]*\n)*?\1[ \t]*(?=\n|\Z)"
+_RESULT = re.compile(
+    rf"^{re.escape(_HEADING)}[^\n]*(?:\n(?![ \t]*\n|[^\n]*(?:`{{3}}|~{{3}}))[^\n]+)*"
+    rf"(?:\n+(?:{_VALUE_LABEL}\n+)?{_FENCE_PATTERN})*",
+    re.MULTILINE,
+)
+
+
+def visible_text(text: str) -> str:
+    """Cleaned text with deceptive characters written out, as ``\\u202e``."""
+    text = clean_text(text).replace("\r", "\n")
+    return _DECEPTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_kept(text: KeptText) -> KeptText:
+    """As visible_text, for both ends of a kept text."""
+    return KeptText(visible_text(text.head), visible_text(text.tail), text.omitted)
+
+
+def escape_markdown(text: str) -> str:
+    """Any text as one line of Markdown that shows it and does nothing else."""
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible_text(text).split()))
+
+
+def fenced(text: str) -> str:
+    """Text in a fence that is longer than any inside it; ends with a line end."""
+    shown = visible_text(text)
+    longest = max((len(run) for run in _BACKTICKS.findall(shown)), default=2)
+    fence = "`" * (longest + 1)
+    end = "" if shown.endswith("\n") else "\n"
+    return f"{fence}text\n{shown}{end}{fence}\n"
+
+
+def render_for_chat(
+    result: RunResult,
+    label: str,
+    shown_bytes: int = 64 * 1024,
+    notes: Sequence[str] = (),
+) -> str:
+    """Markdown to append to the answer. ``label`` names what ran, in words of ours.
+
+    ``shown_bytes`` limits output and value each, in bytes of UTF-8. ``notes`` come after
+    those of the result, one line each.
+    """
+    told = [escape_markdown(line) for line in (result.message, *result.notes, *notes)]
+    lines = [told[0], hint_for(result), *told[1:]]
+    parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
+    output = shorten(visible_kept(result.output), shown_bytes)
+    parts.append(fenced(str(output) or "(no output)"))
+    if result.value:
+        value = shorten(KeptText(visible_text(result.value)), shown_bytes)
+        parts.append(f"{_VALUE_LABEL}\n\n{fenced(str(value))}")
+    return "\n".join(parts)
+
+
+def running_text(label: str, preview: str = "") -> str:
+    """Markdown for a run that has begun; ``preview`` is the end of its output so far."""
+    about = "If Open WebUI restarts before the result is here, the run was interrupted."
+    text = _result_summary(f"{label} · running…", [about])
+    return f"{text}\n{fenced(preview)}" if preview else text
+
+
+def render_refusal_for_chat(sentence: str) -> str:
+    """Markdown that says why nothing was run."""
+    return _result_summary("not run", [escape_markdown(sentence)])
+
+
+def strip_results(markdown: str) -> str:
+    """The text without the result sections that this module once appended to it."""
+    return _RESULT.sub("", markdown)
+
+
+def _result_ending(result: RunResult) -> str:
+    words = _OUTCOME_WORDS[result.outcome]
+    if result.outcome is Outcome.FAILED and result.shell_exit_code is not None:
+        words += f" (exit {result.shell_exit_code})"
+    return f"{words} · {result.seconds:.2f} s"
+
+
+def _result_summary(heading: str, lines: Iterable[str]) -> str:
+    shown = [line for line in lines if line]
+    return "\n".join(["", _HEADING + heading, *shown, ""])
+
+
+# ===== end owui_plugin/render.py =====
+
+# ===== begin sandbox_core/reaper.py =====
+
+"""Removes sandboxes that nobody can be using any more: at the start, and on a timer."""
+
+
+_reaper_log = logging.getLogger("run_code.reaper")
+
+
+def reap(engine: Engine, now: float) -> list[Lease]:
+    """Remove every sandbox that is provably dead; returns their leases. ``now`` is in seconds
+    since the epoch. Raises EngineError when the engine cannot be asked."""
+    dead = [lease for lease in engine.leftovers() if is_dead(lease, now)]
+    for lease in dead:
+        engine.remove(lease)
+    return dead
+
+
+class Reaper:
+    """Reaps in a thread of its own until stop() or the end of the process."""
+
+    def __init__(self, engine: Engine, interval_seconds: float = 30.0) -> None:
+        self._engine = engine
+        self._interval_seconds = interval_seconds
+        self._stopped = threading.Event()
+        self._last_problem = ""
+
+    def start(self) -> None:
+        """The first pass begins at once."""
+        threading.Thread(target=self._work, name="run-code-reaper", daemon=True).start()
+
+    def stop(self) -> None:
+        """No further pass begins."""
+        self._stopped.set()
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            self._pass()
+            self._stopped.wait(self._interval_seconds)
+
+    def _pass(self) -> None:
+        try:
+            removed = reap(self._engine, time.time())
+        except EngineError as error:
+            if str(error) != self._last_problem:  # a daemon that is down is told once
+                self._last_problem = str(error)
+                _reaper_log.warning("left-over sandboxes cannot be removed: %s", error)
+            return
+        self._last_problem = ""
+        for lease in removed:
+            _reaper_log.info("removed the left-over sandbox of run %s", lease.run_id)
+
+
+# ===== end sandbox_core/reaper.py =====
+
+# ===== begin owui_plugin/admission.py =====
+
+"""Who may start a run now, and who waits: an asyncio queue that holds no thread."""
+
+
+class Busy(SandboxError):
+    """Too many runs are waiting already."""
+
+
+class Admission:
+    """At most ``total`` runs at one time, ``per_user`` of one user; others wait in order.
+
+    A user at the own cap is passed over, so that nobody else waits behind that user's queue.
+    """
+
+    def __init__(self, total: int, per_user: int, most_waiting: int) -> None:
+        self._total = total
+        self._per_user = per_user
+        self._most_waiting = most_waiting
+        self._running: Counter[str] = Counter()
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._lock = threading.Lock()
+
+    async def enter(self, user: str) -> None:
+        """Return when the run may start; leave() must follow. Raises Busy when too many wait."""
+        with self._lock:
+            if self._has_room(user):
+                self._running[user] += 1
+                return
+            if len(self._waiting) >= self._most_waiting:
+                raise Busy(
+                    f"Too many runs are waiting ({len(self._waiting)}). Try again in a minute."
+                )
+            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((user, granted))
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if self._withdraw(user, granted):
+                self.leave(user)
+            raise
+
+    def would_wait(self, user: str) -> bool:
+        """Whether enter() would have to wait now."""
+        with self._lock:
+            return not self._has_room(user)
+
+    def leave(self, user: str) -> None:
+        """A run has ended: let in whoever has room now, in order of arrival."""
+        with self._lock:
+            self._running[user] -= 1
+            if not self._running[user]:
+                del self._running[user]
+            still_waiting = []
+            for waiter, granted in self._waiting:
+                if granted.done():
+                    continue
+                if self._has_room(waiter):
+                    self._running[waiter] += 1
+                    granted.get_loop().call_soon_threadsafe(_grant, granted)
+                else:
+                    still_waiting.append((waiter, granted))
+            self._waiting = still_waiting
+
+    def _has_room(self, user: str) -> bool:
+        full = self._running.total() >= self._total
+        return not full and self._running[user] < self._per_user
+
+    def _withdraw(self, user: str, granted: asyncio.Future[None]) -> bool:
+        """Stop waiting. True when the place had been granted in the meantime."""
+        with self._lock:
+            if (user, granted) in self._waiting:
+                self._waiting.remove((user, granted))
+                return False
+            return True
+
+
+def _grant(granted: asyncio.Future[None]) -> None:
+    if not granted.done():
+        granted.set_result(None)
+
+
+# ===== end owui_plugin/admission.py =====
+
+# ===== begin owui_plugin/runtime.py =====
+
+"""One runtime per process, whatever Open WebUI does with the plugins' modules.
+
+Open WebUI executes a plugin again at every save and forgets the old module, and Function and
+Tool are two modules: each would make threads and a reaper of its own. So the runtimes hang on
+one module object with a fixed name, made at the first use. Only plain values and callables
+cross it, because each copy of the plugins has classes of its own.
+"""
+
+
+_BOARD_NAME = "run_code_runtime"
+_STOP_SECONDS = 3.0
+_board_lock = threading.Lock()
+
+
+class _Runtime:
+    """Engine, threads and queue for one set of shared settings."""
+
+    def __init__(self, shared: SharedSettings) -> None:
+        engine = DockerEngine(
+            shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
+        )
+        self._runner = LocalRunner(engine, shared.image, shared.runtime)
+        self._admission = Admission(
+            shared.max_concurrent_runs,
+            shared.max_concurrent_runs_per_user,
+            shared.max_waiting_runs,
+        )
+        # Never the loop's own executor: file uploads of everybody wait in that one.
+        self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")
+        self._reaper = Reaper(engine)
+        self._reaper.start()
+
+    async def run(
+        self,
+        plain_request: dict[str, Any],
+        user: str,
+        on_event: OnEvent | None,
+        on_wait: Callable[[], Any] | None,
+        cancel: CancelToken,
+    ) -> dict[str, Any]:
+        """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
+        be another copy of these modules, to which our exceptions mean nothing."""
+        try:
+            return await self._run_admitted(
+                plain_request, user, on_event, on_wait, cancel
+            )
+        except SandboxError as error:
+            return _refused(plain_request["run_id"], str(error)).to_plain()
+
+    async def _run_admitted(
+        self,
+        plain_request: dict[str, Any],
+        user: str,
+        on_event: OnEvent | None,
+        on_wait: Callable[[], Any] | None,
+        cancel: CancelToken,
+    ) -> dict[str, Any]:
+        if on_wait is not None and self._admission.would_wait(user):
+            await on_wait()
+        await self._admission.enter(user)
+        try:
+            future = asyncio.get_running_loop().run_in_executor(
+                self._executor, self._run_in_thread, plain_request, on_event, cancel
+            )
+        except BaseException:
+            self._admission.leave(user)
+            raise
+        # The place is free when the thread is, even if nobody waits for the result any more.
+        future.add_done_callback(lambda _: self._admission.leave(user))
+        return await future
+
+    def _run_in_thread(
+        self,
+        plain_request: dict[str, Any],
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> dict[str, Any]:
+        request = RunRequest.from_plain(plain_request)
+        return self._runner.run(request, on_event, cancel).to_plain()
+
+    def retire(self) -> None:
+        """Take no new runs; what is under way ends in its own time, and the threads after."""
+        self._reaper.stop()
+        self._executor.shutdown(wait=False)
+
+
+def process_board() -> Any:
+    """The module that all copies of the plugins share: runtimes, users of them, in-flight runs."""
+    with _board_lock:
+        board: Any = sys.modules.get(_BOARD_NAME)
+        if board is None:
+            board = ModuleType(
+                _BOARD_NAME, "What all copies of the Run code plugins share."
+            )
+            board.lock = threading.Lock()
+            board.runtimes = {}
+            board.keys = {}
+            board.in_flight = {}
+            board.tasks = set()
+            board.recovered = False
+            board = sys.modules.setdefault(_BOARD_NAME, board)
+        return board
+
+
+def _runtime_for(plugin: str, shared: SharedSettings) -> Any:
+    """The runtime of these settings and this build; one that no plugin uses now is retired."""
+    board = process_board()
+    key = (BUILD_ID, *shared.key)
+    with board.lock:
+        if key not in board.runtimes:
+            board.runtimes[key] = _Runtime(shared)
+        board.keys[plugin] = key
+        unused = set(board.runtimes) - set(board.keys.values())
+        retired = [board.runtimes.pop(old) for old in unused]
+        runtime = board.runtimes[key]
+    for old_runtime in retired:
+        old_runtime.retire()
+    return runtime
+
+
+class RunTicket:
+    """A run under way, which may outlive the call that started it."""
+
+    def __init__(
+        self, run_id: str, task: asyncio.Task[dict[str, Any]], cancel: CancelToken
+    ) -> None:
+        self._run_id = run_id
+        self._task = task
+        self._cancel = cancel
+
+    async def result(self) -> RunResult:
+        """Wait for the result. A cancelled wait leaves the run alone: call stop() then."""
+        return RunResult.from_plain(await asyncio.shield(self._task))
+
+    async def stop(self) -> RunResult:
+        """End the run, and give what it printed so far. Takes at most three seconds."""
+        self._cancel.cancel()
+        done, _ = await asyncio.wait({self._task}, timeout=_STOP_SECONDS)
+        if done and not self._task.cancelled() and self._task.exception() is None:
+            return RunResult.from_plain(self._task.result())
+        self._task.cancel()
+        return RunResult(
+            self._run_id, Outcome.CANCELLED, "The run was stopped on request."
+        )
+
+
+def _refused(run_id: str, sentence: str) -> RunResult:
+    return RunResult(run_id, Outcome.SANDBOX_ERROR, sentence)
+
+
+def start_run(
+    plugin: str,
+    shared: SharedSettings,
+    request: RunRequest,
+    user: str,
+    cancel: CancelToken,
+    on_event: OnEvent | None = None,
+    on_wait: Callable[[], Any] | None = None,
+) -> RunTicket:
+    """Start a request for a user in the runtime of these settings.
+
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited once if
+    the run has to queue. A refusal comes as a result, with the sentence in its message.
+    """
+    runtime = _runtime_for(plugin, shared)
+    run = runtime.run(request.to_plain(), user, on_event, on_wait, cancel)
+    return RunTicket(request.run_id, keep_task(run), cancel)
+
+
+def keep_task(work: Any) -> asyncio.Task[Any]:
+    """Start a coroutine as a task that is not forgotten before it ends."""
+    tasks = process_board().tasks
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
+class InFlight:
+    """The claim on one message of one chat: a second click finds it."""
+
+    def __init__(self, key: tuple[str, ...], entry: dict[str, Any]) -> None:
+        self._key = key
+        self._entry = entry
+
+    def release(self) -> None:
+        """The run is over; the next click is a new one."""
+        board = process_board()
+        with board.lock:
+            if board.in_flight.get(self._key) is self._entry:
+                del board.in_flight[self._key]
+
+
+def claim(
+    key: tuple[str, ...], cancel: CancelToken
+) -> tuple[InFlight | None, dict[str, Any]]:
+    """Claim a message for a run, or find who has it.
+
+    Returns (claim, entry), or (None, entry of the other). An entry has ``since`` (monotonic
+    seconds) and ``cancel`` (a callable).
+    """
+    board = process_board()
+    mine = {"since": time.monotonic(), "cancel": cancel.cancel}
+    with board.lock:
+        entry = board.in_flight.setdefault(key, mine)
+    return (InFlight(key, mine) if entry is mine else None), entry
+
+
+# ===== end owui_plugin/runtime.py =====
+
+# ===== begin owui_plugin/interrupted.py =====
+
+"""Runs that a restart of Open WebUI cut off: their messages are told so, and end."""
+
+
+_interrupted_log = logging.getLogger("run_code.interrupted")
+_SENTENCE = "The run was interrupted by a restart of Open WebUI. Run the code again."
+
+
+def mark_interrupted_runs_soon() -> None:
+    """Once per process, as soon as there is an event loop to do it in: a page is about to be
+    loaded then, and should not show a run that nobody works on."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    board = process_board()
+    with board.lock:
+        if board.recovered:
+            return
+        board.recovered = True
+    keep_task(mark_interrupted_runs())
+
+
+async def mark_interrupted_runs() -> None:
+    """End every recent message with a run of ours whose process is gone."""
+    for chat_id, message_id, user_id in await messages_left_running():
+        message = await stored_message(chat_id, message_id)
+        mark = unfinished_mark((message or {}).get("statusHistory"))
+        if mark is None or not _owner_is_gone(mark):
+            continue
+        changed = await edit_message(chat_id, message_id, end_as_interrupted)
+        if changed is None:
+            continue
+        _interrupted_log.info("run %s was interrupted by a restart", mark.get("run"))
+        emitter = await emitter_for(user_id, chat_id, message_id)
+        await emit(emitter, "status", changed["statusHistory"][-1])
+        if changed.get("output"):
+            await emit(emitter, "chat:completion", {"output": changed["output"]})
+
+
+def _owner_is_gone(mark: dict[str, Any]) -> bool:
+    owner, expires = mark.get("owner"), mark.get("expires")
+    if not isinstance(owner, str) or not isinstance(expires, (int, float)):
+        return True
+    return is_dead(Lease("", str(mark.get("run")), owner, float(expires)), time.time())
+
+
+def end_as_interrupted(message: dict[str, Any]) -> None:
+    """Put the sentence where the result would stand, and end the message and its status."""
+    mark = unfinished_mark(message.get("statusHistory"))
+    if mark is None:  # it ended by itself meanwhile
+        return
+    text = render_refusal_for_chat(_SENTENCE)
+    if message.get("content") and not message.get("output"):
+        message["content"] += text
+    else:
+        ended = {**mark, "state": "interrupted"}
+        item = text_item(str(mark.get("run")), text, ended)
+        message["output"] = put_item(message.get("output"), item)
+    message["done"] = True
+    message["statusHistory"] = [
+        *message["statusHistory"],
+        {
+            "description": "Interrupted by a restart",
+            "done": True,
+            MARK: {"state": "ended"},
+        },
+    ]
+
+
+# ===== end owui_plugin/interrupted.py =====
+
+# ===== begin owui_plugin/presenter.py =====
+
+"""Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
+
+There are three kinds of message. One that Open WebUI 0.12 made has ``output`` items: ours is
+written beside them and sent to the browser as the same list, so that the browser's own save
+agrees with ours. An older or imported one has ``content`` only. One of a temporary chat is in
+the browser alone, which takes it from the action's return value.
+"""
+
+
+_presenter_log = logging.getLogger("run_code.presenter")
+_BROWSER_SAVE_SECONDS = 1.5
+_NOT_SAVED = (
+    "The result could not be saved with the chat: it will be gone after a reload. Run the "
+    "code again, or copy it now."
+)
+
+
+class Presenter:
+    """Shows one run under one message. ``stored`` is the message as it was at the click."""
+
+    def __init__(
+        self,
+        chat_id: str,
+        message_id: str,
+        stored: dict[str, Any] | None,
+        shown_content: str,
+        emitter: Emitter | None,
+    ) -> None:
+        self._chat_id = chat_id
+        self._message_id = message_id
+        self._stored = stored
+        self._shown_content = shown_content
+        self._emitter = emitter
+
+    @property
+    def _has_items(self) -> bool:
+        return bool(self._stored and self._stored.get("output"))
+
+    async def show_running(self, run_id: str, text: str, mark: dict[str, Any]) -> None:
+        """Put up the provisional text, where it can be replaced later."""
+        if self._has_items:
+            await self._write(text_item(run_id, text, mark))
+
+    async def show_result(self, run_id: str, text: str) -> dict[str, Any] | None:
+        """Put up the result; gives what the action has to return to Open WebUI."""
+        if self._has_items:
+            item = text_item(run_id, text, {"state": "ended", "run": run_id})
+            await self._write(item)
+            keep_task(self._write_again_if_lost(item))
+            return None
+        if self._stored is not None:
+            await add_legacy_text(self._emitter, text)
+            return None
+        content = self._shown_content + text
+        return {"messages": [{"id": self._message_id, "content": content}]}
+
+    async def _write(self, item: dict[str, Any]) -> None:
+        if await add_item(self._chat_id, self._message_id, item, self._emitter):
+            return
+        output = put_item((self._stored or {}).get("output"), item)
+        await emit(
+            self._emitter, "notification", {"type": "error", "content": _NOT_SAVED}
+        )
+        await emit(self._emitter, "chat:completion", {"output": output})
+
+    async def _write_again_if_lost(self, item: dict[str, Any]) -> None:
+        """A tab that missed our event saves its own copy of the message over ours."""
+        await asyncio.sleep(_BROWSER_SAVE_SECONDS)
+        message = await stored_message(self._chat_id, self._message_id)
+        if message is None:
+            return
+        if not has_item(message.get("output"), item) or _is_empty_error(
+            message.get("error")
+        ):
+            _presenter_log.info(
+                "a result was overwritten by the browser; it is written again"
+            )
+            await self._write(item)
+
+
+async def add_item(
+    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
+) -> bool:
+    """Put an item into a stored message, in the place of the one with its id if there is
+    one, and show it. False when it could not be stored."""
+
+    def change(message: dict[str, Any]) -> None:
+        message["output"] = put_item(message.get("output"), item)
+        before = str(message.get("content") or "")
+        message["content"] = plain_content(message["output"], before)
+        if _is_empty_error(message.get("error")):
+            del message["error"]
+
+    written = await edit_message(chat_id, message_id, change)
+    if written is not None:
+        await emit(emitter, "chat:completion", {"output": written["output"]})
+    return written is not None
+
+
+def _is_empty_error(error: Any) -> bool:
+    """The browser notes such an error when a person leaves the page during a run."""
+    return isinstance(error, dict) and error.get("content") in ({}, "{}", "", None)
+
+
+# ===== end owui_plugin/presenter.py =====
+
+# ===== begin owui_plugin/progress.py =====
+
+"""What a person sees of a run while it lasts: the grey line above the answer.
+
+Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
+running, ended. The first two carry our mark, by which a restart finds them again.
+"""
+
+
+_QUEUE_SECONDS = 600
+
+
+class Progress:
+    """Tells the states of one run. ``label`` names what runs, as ``Python``."""
+
+    def __init__(
+        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
+    ) -> None:
+        self._emitter = emitter
+        self._label = label
+        expires_at = time.time() + limit_seconds + _QUEUE_SECONDS
+        self.mark = running_mark(run_id, current_owner(), expires_at)
+
+    async def running(self) -> None:
+        """The run has begun, or is about to."""
+        await self._tell(f"Running {self._label}…", done=False)
+
+    async def waiting(self) -> None:
+        """The run has to wait for others."""
+        await self._tell("Waiting for a free sandbox…", done=False)
+
+    async def ended(self, result: RunResult) -> None:
+        """The run is over."""
+        if result.outcome is Outcome.OK:
+            text = f"Ran {self._label} in {result.seconds:.1f} s"
+        else:
+            text = result.message
+        await self._tell(text, done=True)
+
+    async def refused(self, sentence: str) -> None:
+        """Nothing was run, for this reason."""
+        await self._tell(sentence, done=True)
+
+    async def _tell(self, text: str, done: bool) -> None:
+        mark: dict[str, Any] = {"state": "ended"} if done else self.mark
+        await emit(
+            self._emitter, "status", {"description": text, "done": done, MARK: mark}
+        )
+
+
+# ===== end owui_plugin/progress.py =====
+
+# ===== begin owui_plugin/render_model.py =====
+
+"""A run's result as short labelled text for a model, never longer than its budget."""
+
+
+_FACT_BYTES = 600
+_MOST_NOTES = 10
+
+# Room for a section's label and for the line that says how much was left out.
+_SECTION_BYTES = 80
+
+
+def render_for_model(
+    result: RunResult, budget_bytes: int = 16 * 1024, notes: Sequence[str] = ()
+) -> str:
+    """The tool result: facts first, then stdout, stderr and the value, head and tail.
+
+    At most ``budget_bytes`` of UTF-8, which the text states when it left something out.
+    """
+    facts = _model_facts(result, notes)
+    sections = {
+        "stdout": visible_kept(result.stdout),
+        "stderr": visible_kept(result.stderr),
+        "value": KeptText(visible_text(result.value or "")),
+    }
+    whole = _model_text(facts, sections)
+    if (
+        not any(text.omitted for text in sections.values())
+        and _utf8_size(whole) <= budget_bytes
+    ):
+        return whole
+    facts.append(
+        f"note: long output was cut, this text holds at most {budget_bytes} bytes."
+    )
+    room = (
+        budget_bytes
+        - _utf8_size(_model_text(facts, {}))
+        - _SECTION_BYTES * len(sections)
+    )
+    sizes = [
+        _utf8_size(text.head) + _utf8_size(text.tail) for text in sections.values()
+    ]
+    shares = _fair_shares(sizes, room)
+    short = {
+        name: shorten(text, share)
+        for (name, text), share in zip(sections.items(), shares, strict=True)
+    }
+    text = _model_text(facts, short)
+    return text.encode("utf-8")[:budget_bytes].decode("utf-8", "ignore")
+
+
+def render_refusal_for_model(sentence: str) -> str:
+    """The tool result that says why nothing was run."""
+    return f"outcome: not_run\nmessage: {_model_line(sentence)}\n"
+
+
+def _model_facts(result: RunResult, notes: Sequence[str]) -> list[str]:
+    files = [f"{file.name} ({file.size} bytes)" for file in result.files]
+    skipped = [f"{entry.name} ({entry.reason})" for entry in result.skipped]
+    exit_code = result.shell_exit_code
+    facts = {
+        "outcome": str(result.outcome),
+        "exit_code": "" if exit_code is None else str(exit_code),
+        "seconds": f"{result.seconds:.2f}",
+        "message": result.message,
+        "next": hint_for(result),
+        "files": _listed_names(files),
+        "not brought back": _listed_names(skipped),
+    }
+    lines = [f"{name}: {_model_line(text)}" for name, text in facts.items() if text]
+    for note in [*result.notes, *notes][:_MOST_NOTES]:
+        lines.append(f"note: {_model_line(note)}")
+    return lines
+
+
+def _model_text(facts: Iterable[str], sections: dict[str, KeptText]) -> str:
+    parts = [f"{fact}\n" for fact in facts]
+    for name, kept in sections.items():
+        text = str(kept)
+        if text:
+            parts.append(f"{name}:\n{text}" + ("" if text.endswith("\n") else "\n"))
+        elif name == "stdout":
+            parts.append("stdout: (empty)\n")
+    return "".join(parts)
+
+
+def _listed_names(items: Sequence[str]) -> str:
+    shown: list[str] = []
+    for item in items:
+        if _utf8_size(", ".join([*shown, item])) > _FACT_BYTES:
+            return ", ".join([*shown, f"and {len(items) - len(shown)} more"])
+        shown.append(item)
+    return ", ".join(shown)
+
+
+def _fair_shares(sizes: Sequence[int], room: int) -> list[int]:
+    """Room for each text: none gets more than it needs, what is left helps the others."""
+    shares = [0] * len(sizes)
+    smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for done, index in enumerate(smallest_first):
+        shares[index] = min(sizes[index], max(0, room) // (len(sizes) - done))
+        room -= shares[index]
+    return shares
+
+
+def _model_line(text: str) -> str:
+    short = visible_text(text).encode("utf-8")[:_FACT_BYTES].decode("utf-8", "ignore")
+    return " ".join(short.split())
+
+
+def _utf8_size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+# ===== end owui_plugin/render_model.py =====
+
+# ===== begin owui_plugin/repeat_guard.py =====
+
+"""Stops a model that makes the same failing call again and again."""
+
+
+REPEAT_SENTENCE = (
+    "This exact code has just failed twice with the same input, so it was not run a third "
+    "time. Change it: read the last error, then mend its cause or try another way."
+)
+
+_FAILURES_ALLOWED = 2
+_MOST_CHATS = 1000
+
+# Neither says anything about the code: the host failed, or somebody pressed Stop.
+_NOT_COUNTED = (Outcome.SANDBOX_ERROR, Outcome.CANCELLED)
+
+
+def call_digest(language: str, code: str, stdin: str) -> str:
+    """A short stand-in for one call: equal for equal arguments."""
+    digest = hashlib.sha256()
+    for part in (language, code, stdin):
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()
+
+
+class RepeatGuard:
+    """Counts, per user and chat, how often the last call failed in a row.
+
+    Thread-safe. Remembers the 1,000 chats used last.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._failures: OrderedDict[tuple[str, str], tuple[str, int]] = OrderedDict()
+
+    def refuses(self, user_id: str, chat_id: str, digest: str) -> bool:
+        """Whether this call has failed twice in a row already. Ask before a run; a
+        different call is never refused."""
+        with self._lock:
+            return self._failures.get((user_id, chat_id)) == (digest, _FAILURES_ALLOWED)
+
+    def ended(self, user_id: str, chat_id: str, digest: str, outcome: Outcome) -> None:
+        """Tells how a run ended. Success, or a different call, starts the count anew."""
+        key = (user_id, chat_id)
+        with self._lock:
+            last_digest, failures = self._failures.pop(key, (digest, 0))
+            if outcome is Outcome.OK:
+                return
+            if last_digest != digest:
+                failures = 0
+            if outcome not in _NOT_COUNTED:
+                failures = min(failures + 1, _FAILURES_ALLOWED)
+            self._failures[key] = (digest, failures)
+            if len(self._failures) > _MOST_CHATS:
+                self._failures.popitem(last=False)
+
+
+# ===== end owui_plugin/repeat_guard.py =====
+
+# ===== begin owui_plugin/tool.py =====
+
+"""The run_code tool: what a model calls to have its code run, and what it is told."""
+
+
+_TURN_END_SECONDS = 10.0
+_TURN_POLL_SECONDS = 0.1
+
+# The tool's schema is made of this annotation; the languages have one list, and it is there.
+_LANGUAGE_NAMES = tuple(entry.name for entry in LANGUAGES)
+_LanguageName = Literal[_LANGUAGE_NAMES]  # type: ignore[valid-type]
+
+
+class Tools:
+    """What Open WebUI loads: one tool, called run_code."""
+
+    Valves = ToolValves
+    UserValves = PersonalValves
+
+    def __init__(self) -> None:
+        self._guard = RepeatGuard()
+        self.valves = self.Valves()
+        mark_interrupted_runs_soon()
+
+    @property
+    def valves(self) -> ToolValves:
+        """The valves in force; Open WebUI sets them before each use of the tool."""
+        return self._valves
+
+    @valves.setter
+    def valves(self, valves: ToolValves) -> None:
+        self._valves = valves
+        # Open WebUI shows the model this docstring, so it has to be true of these valves.
+        Tools.run_code.__doc__ = _describe_tool(valves)
+
+    async def run_code(
+        self,
+        code: str,
+        language: _LanguageName = "python",
+        stdin: str = "",
+        __user__: dict[str, Any] | None = None,
+        __chat_id__: str | None = None,
+        __message_id__: str | None = None,
+        __event_emitter__: Any = None,
+    ) -> str:
+        valves = self.valves
+        user = __user__ or {}
+        user_id, chat_id = str(user.get("id")), str(__chat_id__)
+        try:
+            settings = resolve_settings(valves, user.get("valves"), os.environ)
+            program, known = read_call(code, language)
+            request = RunRequest(
+                steps=(Step(known.name, program),),
+                stdin=str(stdin or "").encode("utf-8", "replace"),
+                limits=settings.limits,
+            )
+        except SandboxError as error:
+            return render_refusal_for_model(str(error))
+        digest = call_digest(known.name, program, str(stdin))
+        if self._guard.refuses(user_id, chat_id, digest):
+            return render_refusal_for_model(REPEAT_SENTENCE)
+        call = _Call(
+            request,
+            known.title,
+            user_id,
+            chat_id,
+            str(__message_id__),
+            __event_emitter__,
+        )
+        result = await call.run(settings)
+        self._guard.ended(user_id, chat_id, digest, result.outcome)
+        return render_for_model(result, settings.model_output_kb * 1024)
+
+
+class _Call:
+    """One tool call, from the request to the result."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        label: str,
+        user_id: str,
+        chat_id: str,
+        message_id: str,
+        emitter: Emitter | None,
+    ) -> None:
+        self._request = request
+        self._label = label
+        self._user_id = user_id
+        self._chat_id = chat_id
+        self._message_id = message_id
+        self._emitter = emitter
+
+    async def run(self, settings: Settings) -> RunResult:
+        """Run it; when the person presses Stop, end it and leave what it printed behind."""
+        progress = Progress(
+            self._emitter, self._label, self._request.run_id, settings.limits.seconds
+        )
+        await progress.running()
+        ticket = start_run(
+            "tool",
+            settings.shared,
+            self._request,
+            self._user_id,
+            CancelToken(),
+            on_wait=progress.waiting,
+        )
+        try:
+            result = await ticket.result()
+        except asyncio.CancelledError:
+            result = await ticket.stop()
+            await progress.ended(result)
+            keep_task(self._leave_behind(result))
+            raise
+        await progress.ended(result)
+        return result
+
+    async def _leave_behind(self, result: RunResult) -> None:
+        """Put what was printed under the stopped answer. Open WebUI drops the result of a
+        stopped call, and writes the message once more while it ends the turn."""
+        text = render_for_chat(result, self._label)
+        mark = {"state": "ended", "run": result.run_id}
+        item = text_item(result.run_id, text, mark)
+        deadline = Deadline(_TURN_END_SECONDS)
+        while not deadline.passed():
+            message = await stored_message(self._chat_id, self._message_id)
+            if message is None or message.get("done"):
+                break
+            await asyncio.sleep(_TURN_POLL_SECONDS)
+        await add_item(self._chat_id, self._message_id, item, self._emitter)
+
+
+def _describe_tool(valves: ToolValves) -> str:
+    """The tool's description for models, true for the settings in force."""
+    try:
+        settings = resolve_settings(valves, None, os.environ)
+    except SandboxError:  # each call will say so
+        settings = resolve_settings(valves, None, {})
+    limits = settings.limits
+    return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
+
+Use it to calculate, to work with data, or to check that code works. Print what you want to
+see; in Python the value of a last bare expression is returned too.
+Nothing persists: each call starts with an empty work folder (/mnt/data), no files and no
+variables of earlier calls. There is no network, no keyboard and no way to install packages.
+Python has numpy, pandas, matplotlib, scipy, scikit-learn, sympy, pillow, openpyxl, lxml,
+beautifulsoup4 and tabulate.
+Limits: {limits.seconds:g} s, {limits.memory_mib} MB memory, {limits.cpus:g} CPU, \
+{limits.processes} processes, {limits.work_mib} MB of files. The result holds at most \
+{settings.model_output_kb} KB: of a longer output the start and the end.
+
+:param code: The whole program, as plain text without Markdown fences.
+:param language: The program's language.
+:param stdin: What the program reads from standard input.
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(run_plugin_file("tool"))
+
+# ===== end owui_plugin/tool.py =====

@@ -1,0 +1,208 @@
+"""The Run code button: an Action under every answer that runs the code in it."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from owui_plugin.blocks import (
+    INSTALLS_OFF_NOTE,
+    NOT_CLOSED_NOTE,
+    BlockKind,
+    CodeBlock,
+    blocks_label,
+    find_blocks,
+    is_install,
+    runnable,
+    why_nothing_runs,
+)
+from owui_plugin.command_line import run_plugin_file
+from owui_plugin.dialogs import ask_to_stop, choose_blocks, choose_language
+from owui_plugin.host import Emitter, emit, stored_message
+from owui_plugin.interrupted import mark_interrupted_runs_soon
+from owui_plugin.line_map import join_steps, line_notes
+from owui_plugin.messages import message_text
+from owui_plugin.presenter import Presenter
+from owui_plugin.progress import Progress
+from owui_plugin.render import render_for_chat, running_text
+from owui_plugin.runtime import claim, start_run
+from owui_plugin.settings import (
+    ActionValves,
+    PersonalValves,
+    Settings,
+    resolve_settings,
+)
+from sandbox_core.engines.base import CancelToken
+from sandbox_core.errors import SandboxError
+from sandbox_core.models import RunRequest, RunResult
+
+__all__ = ["Action"]
+
+_DOUBLE_CLICK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Click:
+    """One press of the button: whose, where, and the ways back to that browser."""
+
+    user_id: str
+    chat_id: str
+    message_id: str
+    posted: dict[str, Any]
+    stored: dict[str, Any] | None
+    emitter: Emitter | None
+    caller: Any
+
+
+class Action:
+    """What Open WebUI loads: one button, called Run code."""
+
+    Valves = ActionValves
+    UserValves = PersonalValves
+
+    def __init__(self) -> None:
+        self.valves = self.Valves()
+        mark_interrupted_runs_soon()
+
+    async def action(
+        self,
+        body: dict[str, Any],
+        __user__: dict[str, Any] | None = None,
+        __event_emitter__: Any = None,
+        __event_call__: Any = None,
+    ) -> dict[str, Any] | None:
+        """Run the code of the clicked message and put the result under it."""
+        valves = self.valves
+        user = __user__ or {}
+        cancel = CancelToken()
+        chat_id, message_id = str(body.get("chat_id")), str(body.get("id"))
+        user_id = str(user.get("id"))
+        claimed, entry = claim((user_id, chat_id, message_id), cancel)
+        if claimed is None:
+            await _second_click(entry, __event_call__)
+            return None
+        try:
+            click = _Click(
+                user_id=user_id,
+                chat_id=chat_id,
+                message_id=message_id,
+                posted=_clicked_message(body),
+                stored=await stored_message(chat_id, message_id),
+                emitter=__event_emitter__,
+                caller=__event_call__,
+            )
+            settings = resolve_settings(valves, user.get("valves"), os.environ)
+            return await _run_click(click, settings, cancel)
+        except SandboxError as error:
+            await _refuse(__event_emitter__, str(error))
+            return None
+        finally:
+            claimed.release()
+
+
+def _clicked_message(body: dict[str, Any]) -> dict[str, Any]:
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return {}
+    clicked = [
+        entry
+        for entry in messages
+        if isinstance(entry, dict) and entry.get("id") == body.get("id")
+    ]
+    return clicked[-1] if clicked else {}
+
+
+async def _second_click(entry: dict[str, Any], caller: Any) -> None:
+    """A double click is one click; a later one asks whether to stop the run."""
+    if time.monotonic() - entry["since"] < _DOUBLE_CLICK_SECONDS:
+        return
+    if await ask_to_stop(caller):
+        entry["cancel"]()
+
+
+async def _refuse(emitter: Emitter | None, sentence: str) -> None:
+    await Progress(emitter, "", "", 0).refused(sentence)
+    await emit(emitter, "notification", {"type": "warning", "content": sentence})
+
+
+async def _run_click(
+    click: _Click, settings: Settings, cancel: CancelToken
+) -> dict[str, Any] | None:
+    # The stored message knows which parts of the answer are tool calls, reasoning or ours.
+    text = message_text(click.stored) or message_text(click.posted)
+    blocks = find_blocks(text)
+    candidates = await _candidates(blocks, click.caller)
+    programs = [block for block in candidates if not is_install(block)]
+    notes = [INSTALLS_OFF_NOTE] if len(programs) < len(candidates) else []
+    if not programs:
+        await _refuse(click.emitter, notes[0] if notes else why_nothing_runs(blocks))
+        return None
+    chosen = await choose_blocks(click.caller, programs)
+    if not chosen or cancel.is_set():
+        return None
+    notes += [NOT_CLOSED_NOTE for block in chosen if not block.closed]
+    label = blocks_label(chosen, len(candidates))
+    return await _run_blocks(click, settings, cancel, chosen, label, notes)
+
+
+async def _candidates(blocks: Sequence[CodeBlock], caller: Any) -> list[CodeBlock]:
+    """The runnable blocks; if there are none, the last untagged one in a language picked."""
+    candidates = runnable(blocks)
+    untagged = [block for block in blocks if block.kind is BlockKind.ASK]
+    if candidates or not untagged:
+        return candidates
+    language = await choose_language(caller, untagged[-1])
+    return [untagged[-1].in_language(language)] if language else []
+
+
+async def _run_blocks(
+    click: _Click,
+    settings: Settings,
+    cancel: CancelToken,
+    chosen: Sequence[CodeBlock],
+    label: str,
+    notes: list[str],
+) -> dict[str, Any] | None:
+    steps, line_map = join_steps(chosen)
+    request = RunRequest(steps=steps, limits=settings.limits)
+    run_id = request.run_id
+    progress = Progress(click.emitter, label, run_id, settings.limits.seconds)
+    presenter = Presenter(
+        click.chat_id,
+        click.message_id,
+        click.stored,
+        message_text(click.posted),
+        click.emitter,
+    )
+    await presenter.show_running(run_id, running_text(label), progress.mark)
+    await progress.running()
+    ticket = start_run(
+        "function",
+        settings.shared,
+        request,
+        click.user_id,
+        cancel,
+        on_wait=progress.waiting,
+    )
+
+    async def finish(result: RunResult) -> dict[str, Any] | None:
+        if result.failed_step is not None:
+            places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
+            notes.extend(places)
+        text = render_for_chat(result, label, settings.shown_output_kb * 1024, notes)
+        answer = await presenter.show_result(run_id, text)
+        await progress.ended(result)
+        return answer
+
+    try:
+        return await finish(await ticket.result())
+    except asyncio.CancelledError:
+        await finish(await ticket.stop())
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(run_plugin_file("function"))

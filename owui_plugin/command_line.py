@@ -1,0 +1,51 @@
+"""A pasted plugin file as a command: run a program with it, or prove that it works here.
+
+echo 'print(1)' | python3 run_code.py [--language python]
+python3 run_code.py --self-test
+"""
+
+import argparse
+import os
+import sys
+
+from owui_plugin.settings import EveryValve, resolve_settings
+from sandbox_core.doctor import examine
+from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.errors import SandboxError
+from sandbox_core.models import RunRequest, Step
+from sandbox_core.runner import LocalRunner
+from sandbox_core.terminal import exit_status, print_event, print_findings
+
+__all__ = ["run_plugin_file"]
+
+_COULD_NOT_RUN = 125
+
+
+def run_plugin_file(plugin: str) -> int:
+    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
+    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
+    """
+    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
+    parser.add_argument(
+        "--self-test", action="store_true", help="prove that runs work here"
+    )
+    parser.add_argument("--language", default="python", help="of the program on stdin")
+    options = parser.parse_args()
+    try:
+        settings = resolve_settings(EveryValve(), None, os.environ)
+        shared = settings.shared
+        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
+        if options.self_test:
+            return print_findings(examine(engine, shared.image, shared.runtime))
+        runner = LocalRunner(engine, shared.image, shared.runtime)
+        steps = (Step(options.language, sys.stdin.read()),)
+        try:
+            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
+        finally:
+            runner.close()
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return _COULD_NOT_RUN
+    if result.message:
+        print(result.message, file=sys.stderr)
+    return exit_status(result)

@@ -1,0 +1,160 @@
+"""All that we ask of Open WebUI, each request behind one small function.
+
+Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
+(a self-test, a unit test) this module still loads. Calls are awaited only where they give
+something awaitable, because older versions have synchronous models.
+"""
+
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from owui_plugin.output_items import MARK
+
+__all__ = [
+    "Emitter",
+    "add_legacy_text",
+    "edit_message",
+    "emit",
+    "emitter_for",
+    "is_saved_chat",
+    "messages_left_running",
+    "plain_content",
+    "settle",
+    "stored_message",
+]
+
+_host_log = logging.getLogger("run_code.host")
+_RECENT_SECONDS = 7 * 24 * 3600
+_TEMPORARY = ("local:", "channel:")
+
+Emitter = Callable[[dict[str, Any]], Any]
+
+
+async def settle(value: Any) -> Any:
+    """The value, awaited if it has to be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_saved_chat(chat_id: Any) -> bool:
+    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
+    return (
+        isinstance(chat_id, str)
+        and bool(chat_id)
+        and not chat_id.startswith(_TEMPORARY)
+    )
+
+
+async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
+    """Send an event to the person's browser. A failure is no reason to lose a run."""
+    if emitter is None:
+        return
+    try:
+        await settle(emitter({"type": kind, "data": data}))
+    except Exception:
+        _host_log.exception("an event of kind %s could not be sent", kind)
+
+
+async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
+    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
+    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
+        return None
+    try:
+        from open_webui.models.chats import Chats
+
+        message = await settle(
+            Chats.get_message_by_id_and_message_id(chat_id, message_id)
+        )
+    except Exception:
+        _host_log.exception("a message could not be read")
+        return None
+    return message if isinstance(message, dict) else None
+
+
+async def edit_message(
+    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """Change a stored message in place; returns a copy of what was written, None if it failed.
+
+    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
+    """
+    try:
+        from open_webui.models.chats import Chats
+
+        if hasattr(Chats, "edit_message_output"):
+            async with Chats.edit_message_output(chat_id, message_id) as message:
+                if message is None:
+                    return None
+                change(message)
+                return dict(deepcopy(message))
+        message = await stored_message(chat_id, message_id)
+        if message is None:
+            return None
+        change(message)
+        written = await settle(
+            Chats.upsert_message_to_chat_by_id_and_message_id(
+                chat_id, message_id, message
+            )
+        )
+        return None if written is None else dict(deepcopy(message))
+    except Exception:
+        _host_log.exception("a message could not be changed")
+        return None
+
+
+def plain_content(output: list[Any], otherwise: str) -> str:
+    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
+    try:
+        from open_webui.utils.misc import get_output_text
+    except ImportError:
+        return otherwise
+    return str(get_output_text(output))
+
+
+async def add_legacy_text(emitter: Emitter | None, text: str) -> None:
+    """Append to a message without ``output``: one that an older version or an import made."""
+    await emit(emitter, "message", {"content": text})
+
+
+async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
+    """An emitter without a request, which writes nothing itself; None where there is none."""
+    try:
+        from open_webui.socket.main import get_event_emitter
+
+        request = {
+            "user_id": user_id,
+            "chat_id": chat_id,
+            "message_id": message_id,
+            "session_id": "",
+        }
+        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
+    except Exception:
+        _host_log.exception("no emitter for a message")
+        return None
+    return emitter
+
+
+async def messages_left_running() -> list[tuple[str, str, str]]:
+    """(chat id, message id, user id) of recent messages with a running mark of ours in their
+    status. Whether their owner still lives is for the caller to find out. Empty where this
+    version of Open WebUI keeps no table of messages."""
+    try:
+        from open_webui.internal.db import get_async_db_context
+        from open_webui.models.chat_messages import ChatMessage
+        from sqlalchemy import String, cast, select
+
+        history = cast(ChatMessage.status_history, String)
+        query = (
+            select(ChatMessage.chat_id, ChatMessage.id, ChatMessage.user_id)
+            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
+            .where(history.like(f'%"{MARK}"%'))
+        )
+        async with get_async_db_context() as database:
+            rows = (await database.execute(query)).all()
+    except Exception:
+        _host_log.exception("unfinished runs could not be looked for")
+        return []
+    return [(chat, row.removeprefix(f"{chat}-"), user) for chat, row, user in rows]

@@ -1,0 +1,235 @@
+"""One runtime per process, whatever Open WebUI does with the plugins' modules.
+
+Open WebUI executes a plugin again at every save and forgets the old module, and Function and
+Tool are two modules: each would make threads and a reaper of its own. So the runtimes hang on
+one module object with a fixed name, made at the first use. Only plain values and callables
+cross it, because each copy of the plugins has classes of its own.
+"""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any
+
+from sandbox_core.reaper import Reaper
+
+from owui_plugin.admission import Admission
+from owui_plugin.settings import SharedSettings
+from sandbox_core.engines.base import CancelToken
+from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.errors import SandboxError
+from sandbox_core.models import OnEvent, RunRequest, RunResult
+from sandbox_core.outcome import Outcome
+from sandbox_core.payload import BUILD_ID
+from sandbox_core.runner import LocalRunner
+
+__all__ = [
+    "InFlight",
+    "RunTicket",
+    "claim",
+    "keep_task",
+    "process_board",
+    "start_run",
+]
+
+_BOARD_NAME = "run_code_runtime"
+_STOP_SECONDS = 3.0
+_board_lock = threading.Lock()
+
+
+class _Runtime:
+    """Engine, threads and queue for one set of shared settings."""
+
+    def __init__(self, shared: SharedSettings) -> None:
+        engine = DockerEngine(
+            shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
+        )
+        self._runner = LocalRunner(engine, shared.image, shared.runtime)
+        self._admission = Admission(
+            shared.max_concurrent_runs,
+            shared.max_concurrent_runs_per_user,
+            shared.max_waiting_runs,
+        )
+        # Never the loop's own executor: file uploads of everybody wait in that one.
+        self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")
+        self._reaper = Reaper(engine)
+        self._reaper.start()
+
+    async def run(
+        self,
+        plain_request: dict[str, Any],
+        user: str,
+        on_event: OnEvent | None,
+        on_wait: Callable[[], Any] | None,
+        cancel: CancelToken,
+    ) -> dict[str, Any]:
+        """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
+        be another copy of these modules, to which our exceptions mean nothing."""
+        try:
+            return await self._run_admitted(
+                plain_request, user, on_event, on_wait, cancel
+            )
+        except SandboxError as error:
+            return _refused(plain_request["run_id"], str(error)).to_plain()
+
+    async def _run_admitted(
+        self,
+        plain_request: dict[str, Any],
+        user: str,
+        on_event: OnEvent | None,
+        on_wait: Callable[[], Any] | None,
+        cancel: CancelToken,
+    ) -> dict[str, Any]:
+        if on_wait is not None and self._admission.would_wait(user):
+            await on_wait()
+        await self._admission.enter(user)
+        try:
+            future = asyncio.get_running_loop().run_in_executor(
+                self._executor, self._run_in_thread, plain_request, on_event, cancel
+            )
+        except BaseException:
+            self._admission.leave(user)
+            raise
+        # The place is free when the thread is, even if nobody waits for the result any more.
+        future.add_done_callback(lambda _: self._admission.leave(user))
+        return await future
+
+    def _run_in_thread(
+        self,
+        plain_request: dict[str, Any],
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> dict[str, Any]:
+        request = RunRequest.from_plain(plain_request)
+        return self._runner.run(request, on_event, cancel).to_plain()
+
+    def retire(self) -> None:
+        """Take no new runs; what is under way ends in its own time, and the threads after."""
+        self._reaper.stop()
+        self._executor.shutdown(wait=False)
+
+
+def process_board() -> Any:
+    """The module that all copies of the plugins share: runtimes, users of them, in-flight runs."""
+    with _board_lock:
+        board: Any = sys.modules.get(_BOARD_NAME)
+        if board is None:
+            board = ModuleType(
+                _BOARD_NAME, "What all copies of the Run code plugins share."
+            )
+            board.lock = threading.Lock()
+            board.runtimes = {}
+            board.keys = {}
+            board.in_flight = {}
+            board.tasks = set()
+            board.recovered = False
+            board = sys.modules.setdefault(_BOARD_NAME, board)
+        return board
+
+
+def _runtime_for(plugin: str, shared: SharedSettings) -> Any:
+    """The runtime of these settings and this build; one that no plugin uses now is retired."""
+    board = process_board()
+    key = (BUILD_ID, *shared.key)
+    with board.lock:
+        if key not in board.runtimes:
+            board.runtimes[key] = _Runtime(shared)
+        board.keys[plugin] = key
+        unused = set(board.runtimes) - set(board.keys.values())
+        retired = [board.runtimes.pop(old) for old in unused]
+        runtime = board.runtimes[key]
+    for old_runtime in retired:
+        old_runtime.retire()
+    return runtime
+
+
+class RunTicket:
+    """A run under way, which may outlive the call that started it."""
+
+    def __init__(
+        self, run_id: str, task: asyncio.Task[dict[str, Any]], cancel: CancelToken
+    ) -> None:
+        self._run_id = run_id
+        self._task = task
+        self._cancel = cancel
+
+    async def result(self) -> RunResult:
+        """Wait for the result. A cancelled wait leaves the run alone: call stop() then."""
+        return RunResult.from_plain(await asyncio.shield(self._task))
+
+    async def stop(self) -> RunResult:
+        """End the run, and give what it printed so far. Takes at most three seconds."""
+        self._cancel.cancel()
+        done, _ = await asyncio.wait({self._task}, timeout=_STOP_SECONDS)
+        if done and not self._task.cancelled() and self._task.exception() is None:
+            return RunResult.from_plain(self._task.result())
+        self._task.cancel()
+        return RunResult(
+            self._run_id, Outcome.CANCELLED, "The run was stopped on request."
+        )
+
+
+def _refused(run_id: str, sentence: str) -> RunResult:
+    return RunResult(run_id, Outcome.SANDBOX_ERROR, sentence)
+
+
+def start_run(
+    plugin: str,
+    shared: SharedSettings,
+    request: RunRequest,
+    user: str,
+    cancel: CancelToken,
+    on_event: OnEvent | None = None,
+    on_wait: Callable[[], Any] | None = None,
+) -> RunTicket:
+    """Start a request for a user in the runtime of these settings.
+
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited once if
+    the run has to queue. A refusal comes as a result, with the sentence in its message.
+    """
+    runtime = _runtime_for(plugin, shared)
+    run = runtime.run(request.to_plain(), user, on_event, on_wait, cancel)
+    return RunTicket(request.run_id, keep_task(run), cancel)
+
+
+def keep_task(work: Any) -> asyncio.Task[Any]:
+    """Start a coroutine as a task that is not forgotten before it ends."""
+    tasks = process_board().tasks
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
+class InFlight:
+    """The claim on one message of one chat: a second click finds it."""
+
+    def __init__(self, key: tuple[str, ...], entry: dict[str, Any]) -> None:
+        self._key = key
+        self._entry = entry
+
+    def release(self) -> None:
+        """The run is over; the next click is a new one."""
+        board = process_board()
+        with board.lock:
+            if board.in_flight.get(self._key) is self._entry:
+                del board.in_flight[self._key]
+
+
+def claim(
+    key: tuple[str, ...], cancel: CancelToken
+) -> tuple[InFlight | None, dict[str, Any]]:
+    """Claim a message for a run, or find who has it.
+
+    Returns (claim, entry), or (None, entry of the other). An entry has ``since`` (monotonic
+    seconds) and ``cancel`` (a callable).
+    """
+    board = process_board()
+    mine = {"since": time.monotonic(), "cancel": cancel.cancel}
+    with board.lock:
+        entry = board.in_flight.setdefault(key, mine)
+    return (InFlight(key, mine) if entry is mine else None), entry

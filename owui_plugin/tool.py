@@ -1,0 +1,181 @@
+"""The run_code tool: what a model calls to have its code run, and what it is told."""
+
+import asyncio
+import os
+import sys
+from typing import Any, Literal
+
+from owui_plugin.call_input import read_call
+from owui_plugin.command_line import run_plugin_file
+from owui_plugin.host import Emitter, stored_message
+from owui_plugin.interrupted import mark_interrupted_runs_soon
+from owui_plugin.output_items import text_item
+from owui_plugin.presenter import add_item
+from owui_plugin.progress import Progress
+from owui_plugin.render import render_for_chat
+from owui_plugin.render_model import render_for_model, render_refusal_for_model
+from owui_plugin.repeat_guard import REPEAT_SENTENCE, RepeatGuard, call_digest
+from owui_plugin.runtime import keep_task, start_run
+from owui_plugin.settings import PersonalValves, Settings, ToolValves, resolve_settings
+from sandbox_core.deadline import Deadline
+from sandbox_core.engines.base import CancelToken
+from sandbox_core.errors import SandboxError
+from sandbox_core.languages import LANGUAGES
+from sandbox_core.models import RunRequest, RunResult, Step
+
+__all__ = ["Tools"]
+
+_TURN_END_SECONDS = 10.0
+_TURN_POLL_SECONDS = 0.1
+
+# The tool's schema is made of this annotation; the languages have one list, and it is there.
+_LANGUAGE_NAMES = tuple(entry.name for entry in LANGUAGES)
+_LanguageName = Literal[_LANGUAGE_NAMES]  # type: ignore[valid-type]
+
+
+class Tools:
+    """What Open WebUI loads: one tool, called run_code."""
+
+    Valves = ToolValves
+    UserValves = PersonalValves
+
+    def __init__(self) -> None:
+        self._guard = RepeatGuard()
+        self.valves = self.Valves()
+        mark_interrupted_runs_soon()
+
+    @property
+    def valves(self) -> ToolValves:
+        """The valves in force; Open WebUI sets them before each use of the tool."""
+        return self._valves
+
+    @valves.setter
+    def valves(self, valves: ToolValves) -> None:
+        self._valves = valves
+        # Open WebUI shows the model this docstring, so it has to be true of these valves.
+        Tools.run_code.__doc__ = _describe_tool(valves)
+
+    async def run_code(
+        self,
+        code: str,
+        language: _LanguageName = "python",
+        stdin: str = "",
+        __user__: dict[str, Any] | None = None,
+        __chat_id__: str | None = None,
+        __message_id__: str | None = None,
+        __event_emitter__: Any = None,
+    ) -> str:
+        valves = self.valves
+        user = __user__ or {}
+        user_id, chat_id = str(user.get("id")), str(__chat_id__)
+        try:
+            settings = resolve_settings(valves, user.get("valves"), os.environ)
+            program, known = read_call(code, language)
+            request = RunRequest(
+                steps=(Step(known.name, program),),
+                stdin=str(stdin or "").encode("utf-8", "replace"),
+                limits=settings.limits,
+            )
+        except SandboxError as error:
+            return render_refusal_for_model(str(error))
+        digest = call_digest(known.name, program, str(stdin))
+        if self._guard.refuses(user_id, chat_id, digest):
+            return render_refusal_for_model(REPEAT_SENTENCE)
+        call = _Call(
+            request,
+            known.title,
+            user_id,
+            chat_id,
+            str(__message_id__),
+            __event_emitter__,
+        )
+        result = await call.run(settings)
+        self._guard.ended(user_id, chat_id, digest, result.outcome)
+        return render_for_model(result, settings.model_output_kb * 1024)
+
+
+class _Call:
+    """One tool call, from the request to the result."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        label: str,
+        user_id: str,
+        chat_id: str,
+        message_id: str,
+        emitter: Emitter | None,
+    ) -> None:
+        self._request = request
+        self._label = label
+        self._user_id = user_id
+        self._chat_id = chat_id
+        self._message_id = message_id
+        self._emitter = emitter
+
+    async def run(self, settings: Settings) -> RunResult:
+        """Run it; when the person presses Stop, end it and leave what it printed behind."""
+        progress = Progress(
+            self._emitter, self._label, self._request.run_id, settings.limits.seconds
+        )
+        await progress.running()
+        ticket = start_run(
+            "tool",
+            settings.shared,
+            self._request,
+            self._user_id,
+            CancelToken(),
+            on_wait=progress.waiting,
+        )
+        try:
+            result = await ticket.result()
+        except asyncio.CancelledError:
+            result = await ticket.stop()
+            await progress.ended(result)
+            keep_task(self._leave_behind(result))
+            raise
+        await progress.ended(result)
+        return result
+
+    async def _leave_behind(self, result: RunResult) -> None:
+        """Put what was printed under the stopped answer. Open WebUI drops the result of a
+        stopped call, and writes the message once more while it ends the turn."""
+        text = render_for_chat(result, self._label)
+        mark = {"state": "ended", "run": result.run_id}
+        item = text_item(result.run_id, text, mark)
+        deadline = Deadline(_TURN_END_SECONDS)
+        while not deadline.passed():
+            message = await stored_message(self._chat_id, self._message_id)
+            if message is None or message.get("done"):
+                break
+            await asyncio.sleep(_TURN_POLL_SECONDS)
+        await add_item(self._chat_id, self._message_id, item, self._emitter)
+
+
+def _describe_tool(valves: ToolValves) -> str:
+    """The tool's description for models, true for the settings in force."""
+    try:
+        settings = resolve_settings(valves, None, os.environ)
+    except SandboxError:  # each call will say so
+        settings = resolve_settings(valves, None, {})
+    limits = settings.limits
+    return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
+
+Use it to calculate, to work with data, or to check that code works. Print what you want to
+see; in Python the value of a last bare expression is returned too.
+Nothing persists: each call starts with an empty work folder (/mnt/data), no files and no
+variables of earlier calls. There is no network, no keyboard and no way to install packages.
+Python has numpy, pandas, matplotlib, scipy, scikit-learn, sympy, pillow, openpyxl, lxml,
+beautifulsoup4 and tabulate.
+Limits: {limits.seconds:g} s, {limits.memory_mib} MB memory, {limits.cpus:g} CPU, \
+{limits.processes} processes, {limits.work_mib} MB of files. The result holds at most \
+{settings.model_output_kb} KB: of a longer output the start and the end.
+
+:param code: The whole program, as plain text without Markdown fences.
+:param language: The program's language.
+:param stdin: What the program reads from standard input.
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(run_plugin_file("tool"))

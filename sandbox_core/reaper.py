@@ -1,0 +1,57 @@
+"""Removes sandboxes that nobody can be using any more: at the start, and on a timer."""
+
+import logging
+import threading
+import time
+
+from sandbox_core.engines.base import Engine
+from sandbox_core.errors import EngineError
+from sandbox_core.leases import Lease, is_dead
+
+__all__ = ["Reaper", "reap"]
+
+_reaper_log = logging.getLogger("run_code.reaper")
+
+
+def reap(engine: Engine, now: float) -> list[Lease]:
+    """Remove every sandbox that is provably dead; returns their leases. ``now`` is in seconds
+    since the epoch. Raises EngineError when the engine cannot be asked."""
+    dead = [lease for lease in engine.leftovers() if is_dead(lease, now)]
+    for lease in dead:
+        engine.remove(lease)
+    return dead
+
+
+class Reaper:
+    """Reaps in a thread of its own until stop() or the end of the process."""
+
+    def __init__(self, engine: Engine, interval_seconds: float = 30.0) -> None:
+        self._engine = engine
+        self._interval_seconds = interval_seconds
+        self._stopped = threading.Event()
+        self._last_problem = ""
+
+    def start(self) -> None:
+        """The first pass begins at once."""
+        threading.Thread(target=self._work, name="run-code-reaper", daemon=True).start()
+
+    def stop(self) -> None:
+        """No further pass begins."""
+        self._stopped.set()
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            self._pass()
+            self._stopped.wait(self._interval_seconds)
+
+    def _pass(self) -> None:
+        try:
+            removed = reap(self._engine, time.time())
+        except EngineError as error:
+            if str(error) != self._last_problem:  # a daemon that is down is told once
+                self._last_problem = str(error)
+                _reaper_log.warning("left-over sandboxes cannot be removed: %s", error)
+            return
+        self._last_problem = ""
+        for lease in removed:
+            _reaper_log.info("removed the left-over sandbox of run %s", lease.run_id)

@@ -1,0 +1,43 @@
+"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
+
+import sys
+from collections.abc import Sequence
+
+from sandbox_core.engines.base import Finding
+from sandbox_core.models import RunEvent, RunResult
+from sandbox_core.outcome import Outcome
+
+__all__ = ["exit_status", "print_event", "print_findings"]
+
+_EXIT_CODES = {
+    Outcome.TIMEOUT: 124,
+    Outcome.SANDBOX_ERROR: 125,
+    Outcome.CANCELLED: 130,
+}
+_KILLED = 137
+
+
+def print_event(event: RunEvent) -> None:
+    """Program output to the stream that it was written to, at once."""
+    if event.kind == "text":
+        stream = sys.stdout if event.stream == "stdout" else sys.stderr
+        print(event.text, end="", file=stream, flush=True)
+
+
+def print_findings(findings: Sequence[Finding]) -> int:
+    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
+    for finding in findings:
+        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
+        if finding.mend:
+            print(f"      mend it: {finding.mend}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def exit_status(result: RunResult) -> int:
+    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
+    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
+    """
+    if result.outcome in _EXIT_CODES:
+        return _EXIT_CODES[result.outcome]
+    code = result.shell_exit_code
+    return _KILLED if code is None else code
