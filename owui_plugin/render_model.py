@@ -10,6 +10,7 @@ from sandbox_core.streams import shorten
 __all__ = ["render_for_model", "render_refusal_for_model"]
 
 _FACT_BYTES = 600
+_LIST_BYTES = 550
 _MOST_NOTES = 10
 
 # Room for a section's label and for the line that says how much was left out.
@@ -61,8 +62,8 @@ def render_refusal_for_model(sentence: str) -> str:
 
 
 def _model_facts(result: RunResult, notes: Sequence[str]) -> list[str]:
-    files = [f"{file.name} ({file.size} bytes)" for file in result.files]
-    skipped = [f"{entry.name} ({entry.reason})" for entry in result.skipped]
+    files = (f"{file.name} ({file.size} bytes)" for file in result.files)
+    skipped = (f"{entry.name} ({entry.reason})" for entry in result.skipped)
     exit_code = result.shell_exit_code
     facts = {
         "outcome": str(result.outcome),
@@ -90,12 +91,13 @@ def _model_text(facts: Iterable[str], sections: dict[str, KeptText]) -> str:
     return "".join(parts)
 
 
-def _listed_names(items: Sequence[str]) -> str:
+def _listed_names(items: Iterable[str]) -> str:
+    names = [_model_line(item) for item in items]
     shown: list[str] = []
-    for item in items:
-        if _utf8_size(", ".join([*shown, item])) > _FACT_BYTES:
-            return ", ".join([*shown, f"and {len(items) - len(shown)} more"])
-        shown.append(item)
+    for name in names:
+        if _utf8_size(", ".join([*shown, name])) > _LIST_BYTES:
+            return ", ".join([*shown, f"and {len(names) - len(shown)} more"])
+        shown.append(name)
     return ", ".join(shown)
 
 
