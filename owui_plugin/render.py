@@ -40,9 +40,11 @@ _OUTCOME_WORDS = {
 
 # Characters that turn the text around them, hide in it, or end a line for some readers.
 _DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-# Open WebUI takes `\(` and `\[` for formulas, so links are broken at their `]` alone, and
-# shows entities such as `&amp;` as they are, so backslashes it is.
-_MARKDOWN = re.compile(r"[\\`*_{\]<>#|~$&]")
+# Open WebUI shows entities such as `&amp;` as they are, so it must be backslashes. But it
+# takes `\(` and `\[` for formulas, and breaks lines before `\\b`: links are broken at their
+# `]` alone, and a backslash of the text becomes a character that looks like one.
+_MARKDOWN = re.compile(r"[`*_{\]<>#|~$&]")
+_BACKSLASH_LIKE = "\u29f5"
 _BACKTICKS = re.compile(r"`{3,}")
 
 _FENCE_PATTERN = r"(`{3,})text\n(?:[^\n]*\n)*?\1[ \t]*(?=\n|\Z)"
@@ -65,8 +67,12 @@ def visible_kept(text: KeptText) -> KeptText:
 
 
 def escape_markdown(text: str) -> str:
-    """Any text as one line of Markdown that shows it and does nothing else."""
-    return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible_text(text).split()))
+    """Any text as one line of Markdown that shows it and does nothing else.
+
+    Not letter for letter: white space is one blank, a backslash a look-alike.
+    """
+    line = " ".join(visible_text(text).split()).replace("\\", _BACKSLASH_LIKE)
+    return _MARKDOWN.sub(r"\\\g<0>", line)
 
 
 def fenced(text: str) -> str:
