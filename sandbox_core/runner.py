@@ -251,9 +251,10 @@ class _Session:
         """What the host saw. A dead sandbox is looked into: its memory may have run out."""
         oom = False
         ended = None
-        suspicious = error or self._timed_out or self._recorder.ended_suspiciously
-        if self.channel is not None and suspicious:
+        broken = error or self._timed_out
+        if self.channel is not None and broken:
             self.channel.kill()
+        if self.channel is not None and (broken or self._recorder.ended_suspiciously):
             ended = self.channel.ended(Deadline(self._budgets.overtime))
             oom = bool(ended.oom)
         if ended is not None and ended.untrusted_diagnostics:

@@ -60,7 +60,7 @@ class DockerEngine:
         try:
             if cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
-            self._api.call(deadline, "start", container_id)
+            channel.start(deadline)
         except BaseException:
             channel.close()
             raise

@@ -1,6 +1,7 @@
 """Docker's low-level client with a time-out for every call and our errors."""
 
 import threading
+import time
 from typing import Any
 
 from sandbox_core.deadline import Deadline
@@ -31,6 +32,26 @@ class DockerApi:
             client.timeout = seconds
             return getattr(client, method)(*args, **kwargs)
 
+    def events(
+        self, deadline: Deadline, container_id: str, kinds: list[str], since: int
+    ) -> list[dict[str, Any]]:
+        """What the daemon remembers of a container, oldest first. Raises EngineError."""
+        filters = {"container": [container_id], "event": kinds}
+        with docker_errors_mapped():
+            stream = self.call(
+                deadline,
+                "events",
+                since=since,
+                # Not in the future, or the daemon would wait for more to happen.
+                until=f"{time.time():.3f}",
+                filters=filters,
+                decode=True,
+            )
+            try:
+                return list(stream)
+            finally:
+                stream.close()
+
     def pull(self, image: str) -> None:
         """Fetch an image from its registry, which may take minutes. Raises EngineError."""
         with docker_errors_mapped():
@@ -56,4 +77,17 @@ class DockerApi:
             **where, version=self._version or "auto", timeout=seconds
         )
         self._version = client.api_version
+        _make_punctual(client)
         return client
+
+
+def _make_punctual(client: Any) -> None:
+    """Give a time-out to the calls for which the SDK has none (attach, events, wait)."""
+    request = client.request
+
+    def request_in_time(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = client.timeout
+        return request(*args, **kwargs)
+
+    client.request = request_in_time

@@ -15,12 +15,19 @@ from typing import Any
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import Ended, KillReport
 from sandbox_core.engines.docker_api import DockerApi
-from sandbox_core.errors import ChannelClosed, EngineError, StartFailed
+from sandbox_core.errors import (
+    ChannelClosed,
+    EngineError,
+    EngineUnavailable,
+    StartFailed,
+)
 
 __all__ = ["DockerChannel", "StreamRecords", "remove_container"]
 
 _CHUNK = 1 << 18
+_EXIT_SECONDS = 1.5
 _REMOVE_SECONDS = 10.0
+_SIGKILLED = 137
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
 
@@ -76,10 +83,17 @@ class DockerChannel:
         self._socket: socket.socket = getattr(attached, "_sock", attached)
         self._socket.setblocking(False)
         self._records = StreamRecords()
-        self._started_at = time.time()
+        self._made_at = time.time()
+        self._started = False
+        self._ended_by_itself = False
         self._killed = threading.Event()
         self._lock = threading.Lock()
         self._report: KillReport | None = None
+
+    def start(self, deadline: Deadline) -> None:
+        """Start the container. Called once, by the engine. Raises EngineError."""
+        self._api.call(deadline, "start", self._container_id)
+        self._started = True
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """See Channel.send."""
@@ -114,9 +128,14 @@ class DockerChannel:
                 continue
             except OSError:
                 return b""
+            if not data:
+                self._ended_by_itself = not self._killed.is_set()
+                return b""
             stdout = self._records.feed(data)
-            if stdout or not data:
+            if stdout:
                 return stdout
+            if end.passed():
+                return None
         return b""
 
     def _wait_for(self, event: int, seconds: float) -> bool:
@@ -140,31 +159,34 @@ class DockerChannel:
             if self._report is None or self._report.may_linger:
                 with suppress(OSError):  # it may be closed already
                     self._socket.shutdown(socket.SHUT_RDWR)
-                self._report = remove_container(self._api, self._container_id)
+                patience = _EXIT_SECONDS if self._started else 0.0
+                self._report = remove_container(
+                    self._api, self._container_id, patience
+                )
             return self._report
 
     def ended(self, deadline: Deadline) -> Ended:
         """See Channel.ended. The container may be gone already, so the daemon's recent events
         are asked: they hold the exit code, and whether its memory limit was hit."""
         try:
-            events = self._api.call(
-                deadline,
-                "events",
-                since=int(self._started_at) - 1,
-                until=int(time.time() + min(2.0, deadline.remaining())) + 1,
-                filters={"container": [self._container_id], "event": ["oom", "die"]},
-                decode=True,
+            events = self._api.events(
+                deadline, self._container_id, ["oom", "die"], int(self._made_at) - 1
             )
-            oom, exit_code = False, None
-            for event in events:
-                if event.get("Action") == "oom":
-                    oom = True
-                else:
-                    exit_code = int(event["Actor"]["Attributes"]["exitCode"])
-                    break
         except EngineError as error:
             return Ended(None, None, str(error), may_linger=True)
-        return Ended(exit_code, oom, self._records.untrusted_diagnostics)
+        codes = [
+            int(event["Actor"]["Attributes"]["exitCode"])
+            for event in events
+            if event["Action"] == "die"
+        ]
+        exit_code = codes[0] if codes else None
+        # Docker misses the event when the whole sandbox dies at once. Then, what ended it with
+        # SIGKILL before we did was the kernel.
+        oom = any(event["Action"] == "oom" for event in events) or (
+            self._ended_by_itself and exit_code == _SIGKILLED
+        )
+        lingers = self._report is not None and self._report.may_linger
+        return Ended(exit_code, oom, self._records.untrusted_diagnostics, lingers)
 
     def close(self) -> None:
         """See Channel.close."""
@@ -175,18 +197,37 @@ class DockerChannel:
             response.close()
 
 
-def remove_container(api: DockerApi, container_id: str) -> KillReport:
-    """Kill and remove a container, and make sure that it is gone."""
+def remove_container(
+    api: DockerApi, container_id: str, patience: float = 0.0
+) -> KillReport:
+    """Make sure that a container is gone.
+
+    For ``patience`` seconds it may end and go by itself: its guest does so when its stdin
+    ends. To kill a sandbox that is just ending, with many processes in it, can make Docker
+    wait a second for each of them (containerd reaps them behind its own kill command).
+    """
+    if patience and _is_removed(api, container_id, Deadline(patience)):
+        return KillReport()
     deadline = Deadline(_REMOVE_SECONDS)
-    detail = ""
-    while not deadline.passed():
+    while True:
         try:
             api.call(deadline, "remove_container", container_id, force=True, v=True)
             return KillReport()
         except EngineError as error:
-            detail = error.detail
-        if "No such container" in detail:
-            return KillReport()
-        # 409: the daemon is removing it on its own; the next try finds it gone.
-        time.sleep(0.02)
-    return KillReport(may_linger=True, detail=detail)
+            if _says_gone(error):
+                return KillReport()
+            if isinstance(error, EngineUnavailable) or deadline.passed():
+                return KillReport(may_linger=True, detail=error.detail)
+        time.sleep(0.05)  # the daemon is removing it on its own
+
+
+def _is_removed(api: DockerApi, container_id: str, deadline: Deadline) -> bool:
+    try:
+        api.call(deadline, "wait", container_id, condition="removed")
+    except EngineError as error:
+        return _says_gone(error)
+    return True
+
+
+def _says_gone(error: EngineError) -> bool:
+    return "No such container" in error.detail
