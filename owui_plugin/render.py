@@ -43,7 +43,8 @@ _DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u20
 # Open WebUI shows entities such as `&amp;` as they are, so it must be backslashes. But it
 # takes `\(` and `\[` for formulas, and breaks lines before `\\b`: links are broken at their
 # `]` alone, and a backslash of the text becomes a character that looks like one.
-_MARKDOWN = re.compile(r"[`*_{\]<>#|~$&]")
+_MARKDOWN = re.compile(r"[`*_{\]<>#|~$&]|^[-+=:]")
+_LIST_NUMBER = re.compile(r"^\d+(?=[.)])")
 _BACKSLASH_LIKE = "\u29f5"
 _BACKTICKS = re.compile(r"`{3,}")
 
@@ -72,7 +73,7 @@ def escape_markdown(text: str) -> str:
     Not letter for letter: white space is one blank, a backslash a look-alike.
     """
     line = " ".join(visible_text(text).split()).replace("\\", _BACKSLASH_LIKE)
-    return _MARKDOWN.sub(r"\\\g<0>", line)
+    return _LIST_NUMBER.sub(r"\g<0>\\", _MARKDOWN.sub(r"\\\g<0>", line))
 
 
 def fenced(text: str) -> str:

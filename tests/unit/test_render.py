@@ -130,27 +130,35 @@ def test_r11_deceptive_characters_are_written_out() -> None:
         "\\(x\\) \\[y\\] \\begin \\",
         "two\nlines\r\n\n    three\t\u2028",
         "<@user|name> [1] [^note]",
+        "=",
+        "- a",
+        "+ a",
+        "---",
+        "1. a",
+        "12) a",
+        ":::note",
     ],
 )
 def test_escaped_text_does_nothing(text: str) -> None:
     escaped = escape_markdown(text)
     assert "\n" not in escaped
-    (inline,) = [
-        t for t in MarkdownIt("commonmark").parse(f"x {escaped}") if t.children
-    ]
+    (inline,) = [t for t in MarkdownIt("commonmark").parse(escaped) if t.children]
     assert {child.type for child in inline.children} <= {"text", "text_special"}
     shown = "".join(child.content for child in inline.children)
-    assert shown.replace("⧵", "\\") == "x " + " ".join(visible_text(text).split())
+    assert shown.replace("⧵", "\\") == " ".join(visible_text(text).split())
     for start in ("\\(", "\\[", "\\\\", "\\b", "{{"):
         assert start not in escaped
 
 
-@given(st.text())
+MARKUP = st.text(st.sampled_from("\\`*_{}[]()<>#|~$&!:=-+.1 ab\n"))
+
+
+@given(MARKUP | st.text())
 def test_any_text_can_be_escaped(text: str) -> None:
-    tokens = MarkdownIt("commonmark").parse(f"x {escape_markdown(text)}")
-    (inline,) = [token for token in tokens if token.children]
-    assert {child.type for child in inline.children} <= {"text", "text_special"}
+    tokens = MarkdownIt("commonmark").parse(f"first\n{escape_markdown(text)}")
     assert [t.type for t in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    children = {child.type for child in tokens[1].children or ()}
+    assert children <= {"text", "text_special", "softbreak"}
 
 
 @given(st.text(st.sampled_from("`~\n ab>-<")) | st.text())
