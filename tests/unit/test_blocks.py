@@ -1,8 +1,7 @@
-"""Finding code in messages, transcripts, joining, and the shapes of messages."""
+"""Finding the code in messages, and which of it runs."""
 
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,6 @@ from owui_plugin.blocks import (
     runnable,
     why_nothing_runs,
 )
-from owui_plugin.line_map import join_steps, line_notes
-from owui_plugin.messages import message_text
-from sandbox_core.errors import InvalidRequest
-from sandbox_core.models import Step
 
 MESSAGES = Path(__file__).parent / "data" / "messages"
 
@@ -40,12 +35,8 @@ def only(markdown: str) -> CodeBlock:
     return block
 
 
-def python(code: str, number: int = 1) -> CodeBlock:
-    return CodeBlock(BlockKind.RUN, "python", "python", code, number=number)
-
-
-def bash(code: str, number: int = 1) -> CodeBlock:
-    return CodeBlock(BlockKind.RUN, "bash", "bash", code, number=number)
+def python(code: str) -> CodeBlock:
+    return CodeBlock(BlockKind.RUN, "python", "python", code)
 
 
 @pytest.mark.parametrize(
@@ -203,77 +194,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         find_blocks("x")
 
 
-def commands(tag: str, text: str) -> str:
-    block = only(f"````{tag}\n{text}\n````\n")
-    return block.code if block.kind is BlockKind.RUN else ""
-
-
-@pytest.mark.parametrize(
-    ("tag", "text", "program"),
-    [
-        ("console", "$ echo 1\n1\n$ echo 2\n2", "echo 1\n\necho 2\n"),
-        ("shell-session", "me@box:~/src$ ls -l\ntotal 0", "ls -l\n"),
-        ("console", "root@box:/# id\nuid=0", "id\n"),
-        ("console", "[me@box src]$ pwd", "pwd\n"),
-        ("console", "me@mac src % pwd", "pwd\n"),
-        ("console", "(venv) $ pip list", "pip list\n"),
-        ("console", "sh-5.1# id", "id\n"),
-        ("console", "# rm -rf everything\n$ ls", "\nls\n"),
-        ("console", "# a comment\nfoo@example.org: 50% of it", ""),
-        ("console", "ls\nfile", ""),
-        ("console", "$\n$ ", ""),
-        (
-            "console",
-            "$ for i in 1 2; do\n> echo $i\n> done\n1\n2",
-            "for i in 1 2; do\necho $i\ndone\n",
-        ),
-        ("console", "$ echo a \\\n    b\na b", "echo a \\\n    b\n"),
-        ("console", "$ echo 'a\\\\'\na", "echo 'a\\\\'\n"),
-        ("console", "$ npm run x\n\n> x@1.0\n> tsc\ndone", "npm run x\n"),
-        (
-            "console",
-            "$ cat <<EOF > f\nline $HOME\n> quoted\nEOF\n$ cat f\nline",
-            "cat <<EOF > f\nline $HOME\n> quoted\nEOF\ncat f\n",
-        ),
-        (
-            "console",
-            "$ cat <<-'END'\n> a\n> \tEND\na\n$ ls",
-            "cat <<-'END'\na\n\tEND\n\nls\n",
-        ),
-        ("console", "$ cat <<EOF\nlost\n$ ls\nEOF", "cat <<EOF\n\nls\n"),
-        ("console", "$ cat <<< word\nword", "cat <<< word\n"),
-        (
-            "pycon",
-            ">>> for i in range(2):\n...     print(i)\n...\n0\n1\n>>> i\n1",
-            "for i in range(2):\n    print(i)\n\n\n\ni\n",
-        ),
-        ("pycon", "print(1)", ""),
-        ("python", ">>> print(1)\n1", "print(1)\n"),
-        ("python", "x = 1\n>>> x", "x = 1\n>>> x\n"),
-        ("bash", "$ ls\nfile", "ls\n"),
-        ("bash", "# comment\nls", "# comment\nls\n"),
-        ("javascript", "> 1 + 1\n2", "> 1 + 1\n2\n"),
-    ],
-)
-def test_p11_only_prompted_lines_run(tag: str, text: str, program: str) -> None:
-    assert commands(tag, text) == program
-
-
-TRANSCRIPT_LINES = st.sampled_from(
-    ["$ ls", "$ cat <<E", "E", "> x", "out", "", "$ a \\", "# c", ">", "a@b:~$ id", "$"]
-)
-
-
-@given(st.lists(TRANSCRIPT_LINES))
-def test_transcripts_keep_their_line_numbers(lines: list[str]) -> None:
-    program = commands("console", "\n".join(lines)).split("\n")
-    for index, line in enumerate(lines):
-        if line in ("$ ls", "a@b:~$ id", "# c"):
-            command = {"$ ls": "ls", "a@b:~$ id": "id"}.get(line, "")
-            here = program[index] if index < len(program) else ""
-            assert here in (command, line)
-
-
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     for block in find_blocks(text):
@@ -413,147 +333,3 @@ def test_long_messages_are_read_in_time() -> None:
 def test_p02_install_blocks(code: str, language: str, expected: bool) -> None:
     block = CodeBlock(BlockKind.RUN, language, language, code)
     assert is_install(block) is expected
-
-
-def test_neighbours_of_one_language_are_joined() -> None:
-    blocks = [
-        python("x = 1\n", 1),
-        python("\nprint(x)\n", 2),
-        bash("ls\n", 3),
-        python("y\n", 4),
-    ]
-    steps, line_map = join_steps(blocks)
-    assert steps == (
-        Step("python", "x = 1\n\nprint(x)\n"),
-        Step("bash", "ls\n"),
-        Step("python", "y\n"),
-    )
-    assert line_map.locate(0, 1) == (1, 1)
-    assert line_map.locate(0, 2) == (2, 1)
-    assert line_map.locate(0, 3) == (2, 2)
-    assert line_map.locate(0, 4) is None
-    assert line_map.locate(1, 1) == (3, 1)
-    assert line_map.locate(2, 1) == (4, 1)
-    assert [line_map.is_joined(step) for step in range(3)] == [True, False, False]
-
-
-@pytest.mark.parametrize(
-    "second", ["'''About.'''\nfrom __future__ import annotations\n", "\n    return x\n"]
-)
-def test_what_stands_alone_is_a_step(second: str) -> None:
-    steps, _ = join_steps([python("def f():\n    x = 1\n", 1), python(second, 2)])
-    assert len(steps) == 2
-    steps, _ = join_steps([python(second, 1), python("print(1)\n", 2)])
-    assert len(steps) == 1
-
-
-def test_a_block_without_a_language_is_refused() -> None:
-    with pytest.raises(InvalidRequest):
-        join_steps([CodeBlock(BlockKind.ASK, "", "", "x")])
-
-
-LINES = st.lists(st.sampled_from(["a", "b = 1", "", "# c"]), min_size=1)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["python", "bash"]), LINES), min_size=1))
-def test_every_line_is_found_again(written: list[tuple[str, list[str]]]) -> None:
-    blocks = [
-        CodeBlock(BlockKind.RUN, language, "", "\n".join([*lines, ""]), number=number)
-        for number, (language, lines) in enumerate(written, 1)
-    ]
-    steps, line_map = join_steps(blocks)
-    assert "".join(step.code for step in steps) == "".join(b.code for b in blocks)
-    for index, step in enumerate(steps):
-        for line, text in enumerate(step.code.split("\n")[:-1], 1):
-            place = line_map.locate(index, line)
-            assert place is not None
-            assert blocks[place[0] - 1].code.split("\n")[place[1] - 1] == text
-    joined = pairwise(steps)
-    assert all(one.language != other.language for one, other in joined)
-
-
-TRACEBACK = """Traceback (most recent call last):
-  File "/mnt/data/main.py", line 5, in <module>
-    f()
-  File "/mnt/data/main.py", line 2, in f
-    1 / 0
-  File "/usr/lib/python3.11/other.py", line 3, in g
-ZeroDivisionError: division by zero
-"""
-
-
-def test_lines_are_told_by_block() -> None:
-    steps, line_map = join_steps(
-        [python("def f():\n    1 / 0\n\n", 1), python("x\nf()\n", 2)]
-    )
-    assert line_notes(TRACEBACK, steps, line_map, 0) == (
-        "Line 5 of main.py is line 2 of block 2.",
-        "Line 2 of main.py is line 2 of block 1.",
-    )
-
-
-def test_few_notes_and_none_for_a_block_alone() -> None:
-    steps, line_map = join_steps([python("x\n" * 10, 1), python("y\n" * 10, 2)])
-    many = "".join(f'  File "/w/main.py", line {n}\n' for n in (1, 1, 12, 13, 14, 99))
-    assert line_notes(many, steps, line_map, 0) == (
-        "Line 12 of main.py is line 2 of block 2.",
-        "Line 13 of main.py is line 3 of block 2.",
-        "Line 14 of main.py is line 4 of block 2.",
-    )
-    steps, line_map = join_steps([python("x\n" * 10, 1)])
-    assert line_notes(many, steps, line_map, 0) == ()
-
-
-def item(text: str, **more: object) -> dict[str, object]:
-    content = [{"type": "output_text", "text": text}]
-    return {"type": "message", "role": "assistant", "content": content, **more}
-
-
-@pytest.mark.parametrize(
-    ("message", "text"),
-    [
-        ({"content": "A"}, "A"),
-        (
-            {"content": [{"type": "text", "text": "A"}, "B", {"type": "image_url"}]},
-            "A\nB",
-        ),
-        ({"content": None}, ""),
-        ({}, ""),
-        (None, ""),
-        ([], ""),
-        ("A", ""),
-        ({"content": 7}, ""),
-        ({"content": [{"type": "text", "text": 7}, 8, None]}, ""),
-        ({"content": "A", "output": []}, "A"),
-        ({"content": "A", "output": "B"}, "A"),
-        ({"content": "old", "output": [item("A"), item("B")]}, "A\nB"),
-        (
-            {"content": "", "output": [item("secret", type="reasoning"), item("A")]},
-            "A",
-        ),
-        ({"content": "x", "output": [item("secret", type="reasoning")]}, ""),
-        ({"output": [item("A"), item("result", id="msg_run_code_00")]}, "A"),
-        ({"output": [item("A", id=7), item("B", role="user"), None, 3, {}]}, "A"),
-        ({"output": [{"type": "message", "content": "A"}]}, "A"),
-    ],
-)
-def test_p16_message_shapes(message: object, text: str) -> None:
-    assert message_text(message) == text
-
-
-ODD = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["type", "role", "content", "output", "text", "id"]),
-            inner | st.sampled_from(["message", "text", "assistant"]),
-            max_size=4,
-        )
-    ),
-)
-
-
-@given(ODD)
-def test_odd_messages_never_raise(message: object) -> None:
-    assert isinstance(message_text(message), str)
