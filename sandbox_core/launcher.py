@@ -20,7 +20,7 @@ Only this differs, and cannot be helped:
 
 * one more frame is below ``__main__``: seen in a printed stack, as the caller of module code,
   by a ``stacklevel`` that goes beyond the program, by a trace or profile function at the end,
-  and as one call less before the recursion limit;
+  and as one or two calls less before the recursion limit;
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
   the warning filters they set; garbage collector counts and the process's age are other ones;
@@ -32,7 +32,7 @@ start costs no more, and no file beside the program can take the place of a modu
 """
 
 import _ast
-import _signal  # type: ignore[import-not-found]  # signal itself imports enum
+import _signal
 import atexit
 import io
 import os
@@ -146,8 +146,8 @@ def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
 def compile_program(source: bytes, path: str, taker: "LastValue") -> "CodeType":
     """Compile as `load` says, whatever compile raises; no flag of the launcher's is inherited.
 
-    A shown expression ``x`` becomes ``taker @ x``: nothing but one more operation on the same
-    line of the same code, so that the program, its traces and a debugger stay as they are.
+    A shown expression ``x`` becomes ``x in taker``: nothing but one more operation at the end
+    of the same code, which calls no method of x, so that debuggers and tracebacks see the same.
     """
     tree = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     assert isinstance(tree, _ast.Module)
@@ -156,7 +156,7 @@ def compile_program(source: bytes, path: str, taker: "LastValue") -> "CodeType":
     last = tree.body[-1]
     place = {name: getattr(last.value, name) for name in last.value._attributes}
     mark = _ast.Constant(TAKER_MARK, **place)
-    last.value = _ast.BinOp(mark, _ast.MatMult(), last.value, **place)
+    last.value = _ast.Compare(last.value, [_ast.In()], [mark], **place)
     code = compile(tree, path, "exec", dont_inherit=True)
     constants = (taker if one == TAKER_MARK else one for one in code.co_consts)
     return code.replace(co_consts=tuple(constants))
@@ -179,11 +179,12 @@ class LastValue:
         self.path = path
         self.process = os.getpid()
 
-    def __matmul__(self, value: object) -> None:
+    def __contains__(self, value: object) -> bool:
         # A coroutine that nobody awaited has to end here and now: its warning names the line
         # of the program that runs.
         if value is not None and not hasattr(type(value), "cr_code"):
             atexit.register(self.write, value)
+        return True
 
     def write(self, value: object) -> None:
         """Write the value's text unless that fails or takes too long; a fork writes none."""

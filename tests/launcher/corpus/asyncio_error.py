@@ -1,0 +1,8 @@
+import asyncio
+
+
+async def fail():
+    raise ValueError("inside the loop")
+
+
+asyncio.run(fail())

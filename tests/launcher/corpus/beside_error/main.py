@@ -1,0 +1,3 @@
+from library import divide
+
+divide(1, 0)

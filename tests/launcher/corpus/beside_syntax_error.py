@@ -1,0 +1,4 @@
+with open("broken.py", "w") as file:
+    file.write("def broken(:\n")
+
+import broken

@@ -1,0 +1,6 @@
+import sys
+
+sys.stdin.read()
+value = 3
+breakpoint()
+print(value)

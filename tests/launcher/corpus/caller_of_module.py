@@ -1,0 +1,3 @@
+import sys
+
+print(sys._getframe().f_back is None)

@@ -1,0 +1,1 @@
+exec(compile("6 * 7", "cell", "single"))

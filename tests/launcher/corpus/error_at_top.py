@@ -1,0 +1,2 @@
+numbers = {"one": 1}
+print(numbers["one"] + numbers["two"])

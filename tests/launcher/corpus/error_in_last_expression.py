@@ -1,0 +1,8 @@
+def fail(*values):
+    raise ValueError(values)
+
+
+fail(
+    1,
+    2,
+)

@@ -1,0 +1,2 @@
+row = [0] * (2**59)
+print(len(row))

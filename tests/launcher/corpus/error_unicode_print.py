@@ -1,0 +1,2 @@
+print("fine ✓ 漢字 🎉")
+print("lone \ud800 surrogate")

@@ -1,0 +1,4 @@
+import sys
+
+print("printed first")
+sys.exit("no more fuel")

@@ -1,0 +1,5 @@
+class Enough(SystemExit):
+    pass
+
+
+raise Enough(5)

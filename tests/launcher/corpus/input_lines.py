@@ -1,0 +1,3 @@
+name = input("Name? ")
+print("Hello", name)
+print(repr(input()))

@@ -1,0 +1,4 @@
+import os
+
+os.environ["PYTHONINSPECT"] = "1"
+print("then a prompt")

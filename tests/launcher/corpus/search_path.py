@@ -1,0 +1,4 @@
+import sys
+
+print(sys.path)
+print("" in sys.path, sys.executable)

@@ -1,0 +1,2 @@
+ORIGIN = "beside the program"
+print("own json imported as", __name__)

@@ -1,0 +1,1 @@
+ORIGIN = "beside the program"

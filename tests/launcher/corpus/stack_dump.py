@@ -1,0 +1,8 @@
+import faulthandler
+
+
+def show():
+    faulthandler.dump_traceback()
+
+
+show()

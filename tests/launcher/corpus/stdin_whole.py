@@ -1,0 +1,3 @@
+import sys
+
+print(sys.stdin.readlines(), sys.stdin.read())

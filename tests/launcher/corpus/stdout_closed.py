@@ -1,0 +1,4 @@
+import sys
+
+print("open")
+sys.stdout.close()

@@ -1,0 +1,3 @@
+import warnings
+
+warnings.warn("whose fault", stacklevel=2)

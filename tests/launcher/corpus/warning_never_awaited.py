@@ -1,0 +1,8 @@
+import asyncio
+
+
+async def main():
+    await asyncio.sleep(0)
+
+
+main()
