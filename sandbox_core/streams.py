@@ -124,8 +124,9 @@ class Transcript:
 
     Keeps ``cap_bytes`` of head and of tail for stdout, for stderr, and for both together. A
     carriage return drops the open line of its stream, as soon as something is written over
-    it. When the other stream writes, the open line goes into the combined output as it is.
-    An open line of more than 64 Ki characters is final.
+    it. When the other stream writes, the open line gets its line end in the combined output
+    at once: unbuffered programs write a text and its line end apart, and the other stream
+    may come in between. An open line of more than 64 Ki characters is final.
     """
 
     def __init__(self, cap_bytes: int) -> None:
@@ -134,6 +135,9 @@ class Transcript:
         self._open_output = _OpenLine()
         self._output = HeadTail(cap_bytes)
         self._writer = ""
+        self._ended_for = (
+            ""  # the stream whose line end is in the combined output already
+        )
 
     def add(self, stream: str, text: str) -> None:
         """Appends cleaned text of ``stdout`` or ``stderr``; KeyError for another name."""
@@ -141,9 +145,18 @@ class Transcript:
             return
         self._kept[stream].add(self._open[stream].add(text))
         if stream != self._writer:
-            self._output.add(self._open_output.take())
+            self._end_open_line()
             self._writer = stream
+        if stream == self._ended_for:
+            text = text.removeprefix("\n")
+            self._ended_for = ""
         self._output.add(self._open_output.add(text))
+
+    def _end_open_line(self) -> None:
+        line = self._open_output.take()
+        if line:
+            self._output.add(line + "\n")
+            self._ended_for = self._writer
 
     def finish(self) -> tuple[KeptText, KeptText, KeptText]:
         """stdout, stderr, and both together; lines that were still open are shown."""

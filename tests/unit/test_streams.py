@@ -197,7 +197,18 @@ def test_the_order_of_the_streams_is_kept() -> None:
     transcript.add("stdout", "after")
     stdout, stderr, output = transcript.finish()
     assert (str(stdout), str(stderr)) == ("Name? after", "Traceback\n")
-    assert str(output) == "Name? Traceback\nafter"
+    assert str(output) == "Name? \nTraceback\nafter"
+
+
+def test_a_line_end_that_comes_late_is_not_seen_twice() -> None:
+    transcript = Transcript(1000)
+    transcript.add("stdout", "out")
+    transcript.add("stderr", "err\n")
+    transcript.add("stdout", "\n")
+    transcript.add("stdout", "\nend\n")
+    stdout, _, output = transcript.finish()
+    assert str(stdout) == "out\n\nend\n"
+    assert str(output) == "out\nerr\n\nend\n"
 
 
 def test_a_redraw_between_lines_of_the_other_stream() -> None:
@@ -208,7 +219,7 @@ def test_a_redraw_between_lines_of_the_other_stream() -> None:
     stdout, stderr, output = transcript.finish()
     assert str(stderr) == "100%"
     assert str(stdout) == "at 0%\nat 50%\nat 100%\n"
-    assert str(output) == " 0%at 0%\n 50%at 50%\n100%at 100%\n"
+    assert str(output) == " 0%\nat 0%\n 50%\nat 50%\n100%\nat 100%\n"
 
 
 @given(CLEANED, st.lists(st.integers(0, 100), max_size=8))
@@ -238,14 +249,25 @@ def test_each_stream_is_as_if_alone(writes: list[tuple[str, str]]) -> None:
     assert "\r" not in str(output)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text("ab\n"))))
-def test_without_redraws_the_output_is_just_what_was_written(
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("stdout"), st.text("ab\n")),
+            st.tuples(st.just("stderr"), st.text("yz\n")),
+        )
+    )
+)
+def test_without_redraws_the_output_is_what_was_written_in_whole_lines(
     writes: list[tuple[str, str]],
 ) -> None:
     transcript = Transcript(10_000)
     for stream, text in writes:
         transcript.add(stream, text)
-    assert str(transcript.finish()[2]) == "".join(text for _, text in writes)
+    output = str(transcript.finish()[2])
+    written = "".join(text for _, text in writes)
+    assert output.replace("\n", "") == written.replace("\n", "")
+    for line in output.split("\n"):
+        assert set(line) <= set("ab") or set(line) <= set("yz")
 
 
 def test_an_open_line_has_a_bound() -> None:
