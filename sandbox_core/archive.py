@@ -5,20 +5,25 @@ untrusted, and file contents go to unlinked temporary files, never whole into me
 """
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from sandbox_core.errors import InvalidRequest, ProtocolError
 from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits
-from sandbox_core.models import InputFile, OutputFile, RunRequest
+from sandbox_core.models import InputFile, OutputFile, RunRequest, SkippedFile
 
 __all__ = ["FileReceiver", "InputPlan", "plan_files", "safe_output_name"]
 
 _LONGEST_PART = 255
+_NO_ROOM = "there was no room for it on the server"
 _DEEPEST = 20
 _IN_MEMORY = 1 << 16
+_PAGE = 4096
+_LARGEST_STDIN_MIB = 16
+_LONGEST_NAME = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +37,8 @@ class InputPlan:
 def plan_files(request: RunRequest) -> InputPlan:
     """Check the names and sizes of a request's files, and name its programs.
 
-    Raises InvalidRequest for an unsafe or repeated name, an unknown language, or more bytes
-    than the work folder holds.
+    Raises InvalidRequest for an unsafe or repeated name, an unknown language, more than the
+    work folder holds, or more than 16 MiB of stdin.
     """
     taken: set[str] = set()
     for file in request.files:
@@ -48,13 +53,23 @@ def plan_files(request: RunRequest) -> InputPlan:
         taken.add(name)
         programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
     files = (*request.files, *programs)
-    total = sum(len(file.data) for file in files)
-    if total > request.limits.work_mib * MIB:
+    _check_sizes(files, request)
+    return InputPlan(files, tuple(program.name for program in programs))
+
+
+def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
+    # The folder gives out whole pages.
+    needed = sum(-(-len(file.data) // _PAGE) * _PAGE for file in files)
+    if needed > request.limits.work_mib * MIB:
         raise InvalidRequest(
-            f"The files for this run have {total / MIB:.1f} MB, but the work folder holds "
+            f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
             f"{request.limits.work_mib} MB. Leave some out."
         )
-    return InputPlan(files, tuple(program.name for program in programs))
+    if len(request.stdin) > _LARGEST_STDIN_MIB * MIB:
+        raise InvalidRequest(
+            f"The input of a program (stdin) may have {_LARGEST_STDIN_MIB} MB at most. Give "
+            "it a file instead."
+        )
 
 
 def _check_input_name(name: str) -> None:
@@ -95,34 +110,41 @@ def _free_name(wanted: str, taken: set[str]) -> str:
 
 def safe_output_name(untrusted_name: str) -> str:
     """A relative name whose parts are no path tricks; it may still need escaping to show."""
-    parts = [part for part in untrusted_name.split("/") if part not in ("", ".", "..")]
-    return "/".join(parts)[:4096].replace("\0", "�") or "unnamed"
+    name = untrusted_name[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+    return "/".join(parts).replace("\0", "�") or "unnamed"
 
 
 class FileReceiver:
     """Takes f, d and q frames and keeps each file in an unlinked temporary file.
 
-    The guest was told the bounds; whoever passes them is not our guest: ProtocolError.
+    The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
+    for which this host has no room is lost, and the run goes on.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._files: list[OutputFile] = []
         self._current: OutputFile | None = None
+        self._current_is_lost = False
         self._total = 0
+        self._lost: list[SkippedFile] = []
         self._names: set[str] = set()
 
     def begin(self, untrusted_name: str) -> None:
         """A file starts. Raises ProtocolError when there are too many, or one is open."""
-        if self._current is not None or len(self._files) >= self._limits.files:
+        count = len(self._files) + len(self._lost)
+        if self._current is not None or count >= self._limits.files:
             raise ProtocolError(
                 "The sandbox sent a broken message.", "file out of turn"
             )
-        # Two names that are not valid UTF-8 may have become the same one.
-        name = _free_name(safe_output_name(untrusted_name), self._names)
+        name = safe_output_name(untrusted_name)
+        if name in self._names:  # two that were not valid UTF-8 have become the same
+            name = _free_name(name, self._names)
         self._names.add(name)
         content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
         self._current = OutputFile(name, 0, content)
+        self._current_is_lost = False
 
     def data(self, untrusted_data: bytes) -> None:
         """Bytes of the open file. Raises ProtocolError above the size limits."""
@@ -138,8 +160,9 @@ class FileReceiver:
             or self._total > self._limits.work_mib * MIB
         ):
             raise ProtocolError("The sandbox sent a broken message.", "file too large")
-        file.content.write(untrusted_data)
         self._current = replace(file, size=size)
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.write, untrusted_data)
 
     def end(self) -> None:
         """The open file is complete. Raises ProtocolError when none is open."""
@@ -147,9 +170,23 @@ class FileReceiver:
             raise ProtocolError(
                 "The sandbox sent a broken message.", "end without a file"
             )
-        self._current.content.seek(0)
-        self._files.append(self._current)
-        self._current = None
+        file, self._current = self._current, None
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.seek, 0)
+        if self._current_is_lost:
+            self._lost.append(SkippedFile(file.name, _NO_ROOM))
+        else:
+            self._files.append(file)
+
+    def _try_to_keep(self, action: Callable[[Any], object], argument: object) -> None:
+        try:
+            action(argument)
+        except OSError:
+            self._current_is_lost = True
+
+    def lost_files(self) -> tuple[SkippedFile, ...]:
+        """Whole files that could not be kept."""
+        return tuple(self._lost)
 
     def complete_files(self) -> tuple[OutputFile, ...]:
         """All whole files, sorted by name; an unfinished one is dropped."""

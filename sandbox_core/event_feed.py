@@ -1,5 +1,6 @@
 """Events on their way from a run to whoever watches it, who may be slow or asleep."""
 
+import logging
 import threading
 from collections import deque
 
@@ -7,6 +8,7 @@ from sandbox_core.models import OnEvent, RunEvent
 
 __all__ = ["EventFeed"]
 
+_feed_log = logging.getLogger("run_code.event_feed")
 _CAP_CHARACTERS = 1 << 18
 _CLOSE_SECONDS = 2.0
 
@@ -15,7 +17,8 @@ class EventFeed:
     """Calls ``on_event`` in a thread of its own; putting never waits for it.
 
     Texts of one stream that wait are merged. While more than 256 Ki characters wait, further
-    text is dropped: the result holds it, the watcher only wants to see something move.
+    text is dropped: the result holds it, the watcher only wants to see something move. One
+    that raises is told no more.
     """
 
     def __init__(self, on_event: OnEvent | None) -> None:
@@ -58,6 +61,8 @@ class EventFeed:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS)
+        with self._changed:
+            self._waiting.clear()
 
     def _deliver(self) -> None:
         while True:
@@ -68,5 +73,13 @@ class EventFeed:
                     return
                 event = self._waiting.popleft()
                 self._characters -= len(event.text)
-            if self._on_event is not None:
-                self._on_event(event)
+            if self._on_event is not None and not self._tell(self._on_event, event):
+                return
+
+    def _tell(self, on_event: OnEvent, event: RunEvent) -> bool:
+        try:
+            on_event(event)
+        except Exception:
+            _feed_log.exception("whoever watched a run failed, and sees no more of it")
+            self._on_event = None
+        return self._on_event is not None

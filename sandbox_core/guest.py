@@ -173,12 +173,12 @@ class Guest:
             frame = take_frame(self.wire.received)
 
     def read_output(self, descriptor):
-        """Pass on one chunk of a program's pipe. Returns False at its end."""
+        """Pass on one chunk of a program's pipe. Returns False when there is none."""
         program = self.program
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:
-            return True
+            return False
         if not data:
             program.close_output(descriptor)
             return False
@@ -187,6 +187,7 @@ class Guest:
         if room > 0:
             self.wire.send(program.outputs[descriptor], data[:room])
         if len(data) > room:
+            self.flags["output_capped"] = True
             self.stop_program("output_capped")
         if len(data) < BURST:
             # Small writes come in bursts; one frame each would cost more than the program.
@@ -280,7 +281,8 @@ class Guest:
         if self.started_at is None:
             self.started_at = started
         self.wire.send(b"s", json_text({"step": index}))
-        self.program.supply(b"".join(self.input_data) if index == 0 else b"")
+        self.program.supply(self.input_data)
+        self.input_data = []
         while self.program.status is None:
             self.turn()
         seconds = time.monotonic() - started
@@ -329,7 +331,8 @@ class Guest:
         return program, release
 
     def drain_outputs(self):
-        """All writers are dead: what is left in the pipes ends with an end of file."""
+        """All writers are dead, so an empty pipe stays empty. Do not wait for its end: a
+        writing end that was on its way through a socket may outlive its processes."""
         for descriptor in list(self.program.outputs):
             while self.read_output(descriptor):
                 while self.wire.sender.unsent >= BACKLOG:

@@ -124,7 +124,7 @@ class Collector:
         """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
         found = []
         try:
-            entries = with_permission(os.scandir, folder or ".", 0o700)
+            entries = with_permission(open_folder, folder or ".", 0o700)
         except OSError as error:
             self.skip(folder, error.strerror)
             return found
@@ -223,6 +223,11 @@ def with_permission(open_it, name, mode):
     except PermissionError:
         os.chmod(name, mode)
         return open_it(name)
+
+
+def open_folder(name):
+    os.stat(os.path.join(name, "."))  # to list it is not enough
+    return os.scandir(name)
 
 
 def open_file(name):

@@ -39,9 +39,10 @@ class Program:
         for descriptor in self.outputs:
             os.set_blocking(descriptor, False)
 
-    def supply(self, data):
+    def supply(self, parts):
         """Give the program its whole stdin; it is closed after the last byte."""
-        self.input.put(data)
+        for part in parts:
+            self.input.put(part)
         self.supplied = True
         self.feed()
 

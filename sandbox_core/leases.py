@@ -32,25 +32,39 @@ class Lease:
 
 
 def current_owner() -> str:
-    """``host/pid/start``: this process, told apart from a later one with the same pid.
+    """``machine/pid/start``: this process, told apart from a later one with the same pid.
 
     Never a person's name: labels can be read by everyone who may use the engine.
     """
-    return f"{socket.gethostname()}/{os.getpid()}/{_process_start(os.getpid())}"
+    return f"{_machine()}/{os.getpid()}/{_process_start(os.getpid())}"
 
 
 def is_dead(lease: Lease, now: float) -> bool:
     """Whether nobody can be using this sandbox any more.
 
-    Provable in two ways: it expired, or its owner was on this very host and is gone.
+    Provable in two ways: it expired, or its owner would be seen from here and is gone.
     """
     if now > lease.expires_at + _MARGIN_SECONDS:
         return True
-    host, _, rest = lease.owner.partition("/")
+    machine, _, rest = lease.owner.partition("/")
     pid, _, start = rest.partition("/")
-    if host != socket.gethostname() or not pid.isdigit():
+    if machine != _machine() or not pid.isdigit():
         return False
     return _process_start(int(pid)) != start
+
+
+def _machine() -> str:
+    """Where a pid means the same process: this boot of this host, and this pid namespace.
+
+    The host's name alone would not do: containers share it when they share its network, and
+    must not take each other's processes for dead.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:  # not Linux: nobody is provably dead before the lease ends
+        boot, namespace = "", str(os.getpid())
+    return f"{socket.gethostname()}.{boot}.{namespace}"
 
 
 def _process_start(pid: int) -> str:

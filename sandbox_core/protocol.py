@@ -28,6 +28,7 @@ _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
 _HEADER_KINDS = b"hsxvfqk!z"
 _LARGEST_VALUE = 1 << 19
+_MISSING = object()
 
 _BOOTSTRAP = """\
 import os
@@ -81,7 +82,7 @@ def parse_header(
     if not isinstance(untrusted, dict):
         raise ProtocolError("The sandbox sent a broken message.", "header is no object")
     for name, kinds in types.items():
-        value = untrusted.get(name)
+        value = untrusted.get(name, _MISSING)
         wanted = kinds if isinstance(kinds, tuple) else (kinds,)
         is_stray_bool = isinstance(value, bool) and bool not in wanted
         if not isinstance(value, wanted) or is_stray_bool:

@@ -14,12 +14,25 @@ _reaper_log = logging.getLogger("run_code.reaper")
 
 
 def reap(engine: Engine, now: float) -> list[Lease]:
-    """Remove every sandbox that is provably dead; returns their leases. ``now`` is in seconds
-    since the epoch. Raises EngineError when the engine cannot be asked."""
-    dead = [lease for lease in engine.leftovers() if is_dead(lease, now)]
-    for lease in dead:
-        engine.remove(lease)
-    return dead
+    """Remove every sandbox that is provably dead; returns the leases of those removed.
+
+    ``now`` is in seconds since the epoch. Raises EngineError when the engine cannot be asked,
+    or, after all have been tried, when one could not be removed.
+    """
+    removed: list[Lease] = []
+    problem: EngineError | None = None
+    for lease in engine.leftovers():
+        if not is_dead(lease, now):
+            continue
+        try:
+            engine.remove(lease)
+        except EngineError as error:
+            problem = error
+        else:
+            removed.append(lease)
+    if problem is not None:
+        raise problem
+    return removed
 
 
 class Reaper:
@@ -47,10 +60,10 @@ class Reaper:
     def _pass(self) -> None:
         try:
             removed = reap(self._engine, time.time())
-        except EngineError as error:
+        except Exception as error:  # whatever it is, the next pass may do better
             if str(error) != self._last_problem:  # a daemon that is down is told once
                 self._last_problem = str(error)
-                _reaper_log.warning("left-over sandboxes cannot be removed: %s", error)
+                _reaper_log.warning("left-over sandboxes cannot be removed: %r", error)
             return
         self._last_problem = ""
         for lease in removed:

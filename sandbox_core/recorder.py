@@ -2,22 +2,27 @@
 
 from dataclasses import dataclass, replace
 from signal import SIGKILL
-from typing import Any
+from typing import Any, NoReturn
 
-from sandbox_core.archive import FileReceiver
+from sandbox_core.archive import FileReceiver, safe_output_name
 from sandbox_core.errors import ProtocolError
 from sandbox_core.event_feed import EventFeed
 from sandbox_core.models import RunEvent, RunRequest, RunResult, SkippedFile
 from sandbox_core.outcome import Evidence, Outcome, classify, describe_outcome
 from sandbox_core.protocol import parse_header
-from sandbox_core.streams import TextCleaner, Transcript
+from sandbox_core.streams import TextCleaner, Transcript, clean_text
 
 __all__ = ["Recorder"]
 
 _STREAMS = {"o": "stdout", "e": "stderr"}
+_OF_A_STEP = "sx!"
+_NO_HELLO = {"kernel": ""}
 _MOST_SKIPPED = 200
-_LONGEST_NAME = 4096
 _LONGEST_REASON = 200
+_LONGEST_KERNEL = 200
+_HIGHEST_CODE = 255
+_HIGHEST_SIGNAL = 64
+_MOST_SECONDS = 1e6
 _FLAGS = (
     "cancelled",
     "timed_out",
@@ -53,6 +58,7 @@ class Recorder:
         self._request = request
         self._feed = feed
         self._step = 0
+        self._running = False
         self._last: _StepEnd | None = None
         self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
         self._transcript = Transcript(limits.kept_output_kib * 1024)
@@ -71,11 +77,13 @@ class Recorder:
     def take(self, kind: str, untrusted_payload: bytes) -> None:
         """One frame. Raises ProtocolError when it does not belong here."""
         if self.done or (self.hello is None and kind != "h"):
-            raise ProtocolError(
-                "The sandbox sent a broken message.", f"{kind} out of turn"
-            )
+            _breach(f"{kind} out of turn")
         if kind in _STREAMS:
             self._take_output(_STREAMS[kind], untrusted_payload)
+        elif kind in _OF_A_STEP:
+            self._take_step_header(kind, untrusted_payload)
+        elif self._running:
+            _breach(f"{kind} while a program runs")
         elif kind == "d":
             self._files.data(untrusted_payload)
         else:
@@ -83,10 +91,8 @@ class Recorder:
 
     def _take_output(self, stream: str, untrusted_data: bytes) -> None:
         self._output_left -= len(untrusted_data)
-        if self._output_left < 0:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "output above its cap"
-            )
+        if self._output_left < 0 or not self._running:
+            _breach("output above its cap, or of no program")
         self._add_text(stream, self._cleaners[stream].feed(untrusted_data))
 
     def _add_text(self, stream: str, text: str) -> None:
@@ -94,37 +100,53 @@ class Recorder:
             self._transcript.add(stream, text)
             self._feed.put(RunEvent("text", self._step, stream, text))
 
-    def _take_header(self, kind: str, untrusted_payload: bytes) -> None:
-        if kind == "h":
-            self.hello = parse_header(
-                untrusted_payload, {"gvisor": bool, "kernel": str}
-            )
-        elif kind == "s":
+    def _take_step_header(self, kind: str, untrusted_payload: bytes) -> None:
+        if kind == "s":
             self._take_started(untrusted_payload)
         elif kind == "x":
             self._take_step_end(untrusted_payload)
+        else:
+            reason = parse_header(untrusted_payload, {"reason": str})["reason"]
+            raise ProtocolError(
+                "The sandbox could not run this. Try again; if it stays, tell your "
+                "administrator.",
+                clean_text(reason[:_LONGEST_REASON]),
+            )
+
+    def _take_header(self, kind: str, untrusted_payload: bytes) -> None:
+        if kind == "h":
+            self._take_hello(untrusted_payload)
         elif kind == "v":
-            self._value = parse_header(untrusted_payload, {"text": str})["text"]
+            self._take_value(untrusted_payload)
         elif kind == "f":
             self._files.begin(parse_header(untrusted_payload, {"name": str})["name"])
         elif kind == "q":
             self._files.end()
         elif kind == "k":
             self._take_skipped(untrusted_payload)
-        elif kind == "!":
-            reason = parse_header(untrusted_payload, {"reason": str})["reason"]
-            raise ProtocolError(
-                "The sandbox could not run this. Try again; if it stays, tell your "
-                "administrator.",
-                reason[:_LONGEST_REASON],
-            )
         else:
             self._take_done(untrusted_payload)
 
+    def _take_hello(self, untrusted_payload: bytes) -> None:
+        if self.hello is not None:
+            _breach("a second hello")
+        self.hello = parse_header(untrusted_payload, {"gvisor": bool, "kernel": str})
+
+    def _take_value(self, untrusted_payload: bytes) -> None:
+        """The launcher's note of a value is a file that the program may spoil: a broken one
+        is no value, and no breach."""
+        try:
+            text = parse_header(untrusted_payload, {"text": str})["text"]
+        except ProtocolError:
+            return
+        self._value = clean_text(text)
+
     def _take_started(self, untrusted_payload: bytes) -> None:
-        self._step = parse_header(untrusted_payload, {"step": int})["step"]
-        if not 0 <= self._step < len(self._request.steps):
-            raise ProtocolError("The sandbox sent a broken message.", "no such step")
+        step = parse_header(untrusted_payload, {"step": int})["step"]
+        expected = 0 if self._last is None else self._last.step + 1
+        if self._running or self.program_over or step != expected:
+            _breach(f"start of step {step}")
+        self._step, self._running = step, True
         self.started = True
         self._feed.put(RunEvent("started", self._step))
 
@@ -133,27 +155,35 @@ class Recorder:
         end = parse_header(
             untrusted_payload, {"step": int, "exit_code": optional, "signal": optional}
         )
-        if end["step"] != self._step or (end["exit_code"] is None) == (
-            end["signal"] is None
-        ):
-            raise ProtocolError("The sandbox sent a broken message.", "step end")
-        self._last = _StepEnd(end["step"], end["exit_code"], end["signal"])
+        code, number = end["exit_code"], end["signal"]
+        fits = (
+            0 <= code <= _HIGHEST_CODE and number is None
+            if code is not None
+            else number is not None and 1 <= number <= _HIGHEST_SIGNAL
+        )
+        if not self._running or end["step"] != self._step or not fits:
+            _breach("end of a step")
+        self._running = False
+        self._last = _StepEnd(self._step, code, number)
         is_last = self._step == len(self._request.steps) - 1
-        self.program_over = is_last or end["exit_code"] != 0
+        self.program_over = is_last or code != 0
 
     def _take_skipped(self, untrusted_payload: bytes) -> None:
         entry = parse_header(untrusted_payload, {"name": str, "reason": str})
         if len(self._skipped) < _MOST_SKIPPED:
-            name, reason = (
-                entry["name"][:_LONGEST_NAME],
-                entry["reason"][:_LONGEST_REASON],
-            )
+            name = safe_output_name(entry["name"]) if entry["name"] else ""
+            reason = clean_text(entry["reason"][:_LONGEST_REASON])
             self._skipped.append(SkippedFile(name, reason))
 
     def _take_done(self, untrusted_payload: bytes) -> None:
         types = dict.fromkeys(_FLAGS, bool) | {"seconds": (int, float)}
         values = parse_header(untrusted_payload, types)
-        self.seconds = float(values.pop("seconds"))
+        seconds = values.pop("seconds")
+        if not 0 <= seconds <= _MOST_SECONDS:
+            _breach("seconds out of range")
+        if not (self.program_over or values["cancelled"]):
+            _breach("an end before that of the programs")
+        self.seconds = float(seconds)
         self._flags = values
         self.done = self.program_over = True
 
@@ -190,15 +220,21 @@ class Recorder:
             output=output,
             value=self._value,
             files=self._files.complete_files(),
-            skipped=tuple(self._skipped),
+            skipped=(*self._skipped, *self._files.lost_files()),
             notes=_notes(outcome, seen, self._request),
             seconds=self.seconds,
             failed_step=last.step if last and went_wrong else None,
             evidence={
                 **facts,
-                "kernel": str((self.hello or {}).get("kernel", ""))[:200],
+                "kernel": clean_text(
+                    (self.hello or _NO_HELLO)["kernel"][:_LONGEST_KERNEL]
+                ),
             },
         )
+
+
+def _breach(detail: str) -> NoReturn:
+    raise ProtocolError("The sandbox sent a broken message.", detail)
 
 
 def _notes(outcome: Outcome, seen: Evidence, request: RunRequest) -> tuple[str, ...]:

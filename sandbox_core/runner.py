@@ -53,7 +53,7 @@ class Budgets:
     transfer: float = 10.0
     overtime: float = 2.0
     collection: float = 5.0
-    farewell: float = 1.5
+    farewell: float = 1.0
 
 
 class Runner(Protocol):
@@ -190,8 +190,10 @@ class _Session:
             self._request.stdin
         )
         upload = Deadline(budgets.transfer + size / _BYTES_PER_SECOND)
-        for frames in job_frames(self._request, self._plan):
-            channel.send(frames, upload)
+        for frame in job_frames(self._request, self._plan):
+            if self._cancel.is_set():
+                raise ChannelClosed("The run was stopped on request.")
+            channel.send(frame, upload)
         self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
         program = Deadline(self._request.limits.seconds + budgets.overtime)
         if not self._read_until(

@@ -25,7 +25,7 @@ from sandbox_core.errors import (
 __all__ = ["DockerChannel", "StreamRecords", "remove_container"]
 
 _CHUNK = 1 << 18
-_EXIT_SECONDS = 1.5
+_EXIT_SECONDS = 1.0
 _REMOVE_SECONDS = 10.0
 _SIGKILLED = 137
 _LONGEST_DIAGNOSTICS = 4096
@@ -160,9 +160,7 @@ class DockerChannel:
                 with suppress(OSError):  # it may be closed already
                     self._socket.shutdown(socket.SHUT_RDWR)
                 patience = _EXIT_SECONDS if self._started else 0.0
-                self._report = remove_container(
-                    self._api, self._container_id, patience
-                )
+                self._report = remove_container(self._api, self._container_id, patience)
             return self._report
 
     def ended(self, deadline: Deadline) -> Ended:

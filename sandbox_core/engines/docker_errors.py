@@ -14,11 +14,11 @@ from sandbox_core.errors import (
 __all__ = ["docker_errors_mapped", "engine_error_from"]
 
 _RUNTIME_WORDS = (
-    "unknown or invalid runtime name",
-    "unknown runtime specified",
-    "runtime name",
-    "runsc",
+    "runtime name",  # not registered: "unknown or invalid runtime name" and the like
+    "unknown runtime",
+    "unable to retrieve oci runtime error",  # its binary is gone, or is no runtime
 )
+_NO_PROGRAM_WORDS = ("error finding executable", "executable file not found")
 _MISSING_PACKAGE = (
     "The Python package “docker” is missing where Open WebUI runs. Install it there "
     "(pip install docker) and try again."
@@ -42,6 +42,10 @@ _NO_IMAGE = (
 _NO_RUNTIME = (
     "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
     "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
+)
+_NO_PYTHON = (
+    "The sandbox image has no python3, so nothing was run. An administrator should build it "
+    "again (docs/setup.md, “The sandbox image”)."
 )
 _REFUSED = (
     "The container engine refused to start the sandbox. An administrator should look at "
@@ -68,8 +72,7 @@ def engine_error_from(error: Exception) -> EngineError:
     if isinstance(error, ModuleNotFoundError) and error.name == "docker":
         return EngineError(_MISSING_PACKAGE, repr(error))
 
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import ConnectionError as NotConnected
+    from docker.errors import APIError, DockerException, StreamParseError
     from requests.exceptions import RequestException, Timeout
     from urllib3.exceptions import HTTPError, TimeoutError
 
@@ -80,9 +83,8 @@ def engine_error_from(error: Exception) -> EngineError:
         return EngineUnavailable(_NO_ANSWER, detail)
     if "PermissionError" in detail or "Permission denied" in detail:
         return EngineUnavailable(_NOT_ALLOWED, detail)
-    if isinstance(
-        error, (NotConnected, RequestException, DockerException, HTTPError, OSError)
-    ):
+    theirs = (RequestException, DockerException, StreamParseError, HTTPError, OSError)
+    if isinstance(error, theirs):
         return EngineUnavailable(_NOT_REACHED, detail)
     raise error
 
@@ -93,4 +95,6 @@ def _error_from_answer(error: Exception, detail: str) -> EngineError:
         return ImageMissing(_NO_IMAGE, detail)
     if any(words in text for words in _RUNTIME_WORDS):
         return RuntimeMissing(_NO_RUNTIME, detail)
+    if any(words in text for words in _NO_PROGRAM_WORDS):
+        return StartFailed(_NO_PYTHON, detail)
     return StartFailed(_REFUSED, detail)

@@ -1,0 +1,76 @@
+"""What a container may do, word for word: a change here is a change of the isolation."""
+
+from sandbox_core.hardening import container_config, container_memory_bytes
+from sandbox_core.limits import Limits
+
+MIB = 1 << 20
+
+
+def test_the_whole_configuration():
+    config = container_config(
+        "image:1", "runsc", ("python3", "-c", "x"), Limits(), {"run-code.run": "r"}
+    )
+    memory = (512 + 128 + 64 + 64 + 128 + 64) * MIB
+    assert config == {
+        "Image": "image:1",
+        "Entrypoint": ["python3", "-c", "x"],
+        "Cmd": [],
+        "Env": [],
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "Labels": {"run-code.run": "r"},
+        "User": "0:0",
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "NetworkDisabled": True,
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            "Runtime": "runsc",
+            "NetworkMode": "none",
+            "AutoRemove": True,
+            "RestartPolicy": {"Name": "no"},
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "CapAdd": ["SETUID", "SETGID", "KILL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "IpcMode": "private",
+            "Tmpfs": {
+                "/mnt/data": "rw,exec,nosuid,nodev,mode=1777,size=128m",
+                "/tmp": "rw,exec,nosuid,nodev,mode=1777,size=64m",
+                "/dev/shm": "rw,exec,nosuid,nodev,mode=1777,size=64m",
+            },
+            "Memory": memory,
+            "MemorySwap": memory,
+            "NanoCpus": 1_000_000_000,
+            "PidsLimit": 4096,
+            "Ulimits": [
+                {"Name": "core", "Soft": 0, "Hard": 0},
+                {"Name": "nofile", "Soft": 1280, "Hard": 1280},
+            ],
+            "LogConfig": {"Type": "none", "Config": {}},
+        },
+    }
+
+
+def test_limits_reach_the_container():
+    limits = Limits(
+        cpus=0.5, processes=1000, open_files=64, work_mib=10, tmp_mib=20, shm_mib=30
+    )
+    host = container_config("i", "r", ("x",), limits, {})["HostConfig"]
+    assert host["NanoCpus"] == 500_000_000
+    assert host["PidsLimit"] == 8000
+    assert host["Ulimits"][1]["Hard"] == 320
+    sizes = [options.rpartition("=")[2] for options in host["Tmpfs"].values()]
+    assert sizes == ["10m", "20m", "30m"]
+
+
+def test_folders_do_not_take_memory_from_the_program():
+    small = Limits(work_mib=1, tmp_mib=1, shm_mib=1)
+    large = Limits(work_mib=101, tmp_mib=51, shm_mib=31)
+    added = container_memory_bytes(large) - container_memory_bytes(small)
+    assert added == 180 * MIB
+    assert container_memory_bytes(small) >= (512 + 3 + 96) * MIB
