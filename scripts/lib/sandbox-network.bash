@@ -14,7 +14,7 @@ readonly FIREWALL_BEFORE=$RUN_STATE.firewall
 owner_of() { cat "/sys/class/net/$1/ifalias" 2>/dev/null || true; }
 
 our_bridge() {
-  grep -lxF "$BRIDGE_OWNER" /sys/class/net/*/ifalias 2>/dev/null | cut -d/ -f5
+  { grep -slxF "$BRIDGE_OWNER" /sys/class/net/*/ifalias || true; } | cut -d/ -f5
 }
 
 ensure_bridge() {

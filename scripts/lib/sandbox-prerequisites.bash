@@ -16,7 +16,7 @@ present() { command -v "$1" >/dev/null || [ -e "$1" ]; }
 missing_packages() {
   local entry
   for entry in dockerd:docker.io containerd:containerd runc:runc iptables:iptables \
-    ip:iproute2 mmdebstrap:mmdebstrap "$DEBIAN_KEYS:debian-archive-keyring" \
+    ip:iproute2 mount:mount mmdebstrap:mmdebstrap "$DEBIAN_KEYS:debian-archive-keyring" \
     "$CERTIFICATES:ca-certificates"; do
     present "${entry%%:*}" || echo "${entry##*:}"
   done
@@ -24,7 +24,8 @@ missing_packages() {
   ! grep -qs Y /sys/module/apparmor/parameters/enabled || present apparmor_parser ||
     echo apparmor
   # Debian 13 has the client in a package of its own, which is only recommended.
-  present docker || apt-cache show docker-cli 2>/dev/null | sed -n 's/^Package: //p' | sort -u
+  present docker ||
+    { apt-cache show docker-cli 2>/dev/null || true; } | sed -n 's/^Package: //p' | sort -u
 }
 
 # The packages are wanted for their programs: a policy file keeps apt from starting the
