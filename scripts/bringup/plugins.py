@@ -11,7 +11,7 @@ from typing import Any
 
 from .rest import OpenWebUI, OpenWebUIError, Refused
 
-__all__ = ["Plugin", "install", "main", "read_plugin"]
+__all__ = ["Plugin", "install", "main", "plugin_files"]
 
 _ROOT = Path(__file__).resolve().parents[2] / "open-webui"
 _EVERYBODY = [
@@ -46,14 +46,21 @@ class Plugin:
         }
 
 
-def read_plugin(kind: str, file: Path) -> Plugin:
-    """Read a plugin file. Raises OpenWebUIError when it is missing."""
+def plugin_files() -> list[Plugin]:
+    """The two plugins of this project. Raises OpenWebUIError when one is missing."""
+    return [
+        _read_plugin("functions", _ROOT / "functions" / "run_code.py"),
+        _read_plugin("tools", _ROOT / "tools" / "run_code.py"),
+    ]
+
+
+def _read_plugin(kind: str, file: Path) -> Plugin:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise OpenWebUIError(
             f"Cannot read {file} ({error.strerror}): build the plugins first "
-            "(python3 scripts/bundle.py)."
+            "(scripts/bundle.py)."
         ) from error
     return Plugin(kind, file.stem, text, _frontmatter(text))
 
@@ -285,10 +292,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _arguments(argv)
     client = OpenWebUI(arguments.url, arguments.api_key)
     try:
-        plugins = [
-            read_plugin("functions", _ROOT / "functions" / "run_code.py"),
-            read_plugin("tools", _ROOT / "tools" / "run_code.py"),
-        ]
+        plugins = plugin_files()
         if not client.token:
             client.sign_in(arguments.email, arguments.password)
         valves = dict(valve.split("=", 1) for valve in arguments.valve)

@@ -51,6 +51,10 @@ class OpenWebUI:
         data = json.dumps({} if payload is None else payload).encode()
         return self._json("POST", path, data, {"Content-Type": "application/json"})
 
+    def delete(self, path: str) -> None:
+        """DELETE `path`. Raises OpenWebUIError."""
+        self._send("DELETE", path, None, {})
+
     def download(self, path: str) -> bytes:
         """GET `path` and return the bytes as they are. Raises OpenWebUIError."""
         return self._send("GET", path, None, {})

@@ -1,16 +1,23 @@
 """The harness itself: a tiny Action and a tiny Tool through the real Open WebUI."""
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from scripts.bringup.demo_model import decide
 from scripts.bringup.plugins import Plugin, install
+from scripts.bringup.process import free_port
 from tests.e2e.conftest import Person
 from tests.owui.browser import ChatPage
 from tests.owui.client import ChatClient
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 from tests.owui.server import OpenWebUIServer
+
+INSTALL_SCRIPT = Path(__file__).parents[2] / "scripts" / "install_plugins.py"
 
 Picture = Callable[[ChatPage, str], None]
 
@@ -88,8 +95,22 @@ class Tools:
 '''
 
 
+def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(INSTALL_SCRIPT), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
 @pytest.fixture(scope="module")
-def plugins(admin: Person) -> None:
+def plugins(admin: Person) -> Iterator[None]:
     install(
         admin.client,
         [
@@ -98,6 +119,10 @@ def plugins(admin: Person) -> None:
         ],
     )
     admin.client.add_model("model-with-tool", MODEL, ["wait"])
+    yield
+    admin.client.delete("/api/v1/functions/id/count_words/delete")
+    admin.client.delete("/api/v1/tools/id/wait/delete")
+    admin.client.get("/api/models?refresh=true")
 
 
 @pytest.mark.usefixtures("plugins")
@@ -170,6 +195,90 @@ class TestTool:
         stored = member.client.message(member_page.chat_id)
         assert stored["done"]
         assert stored["output"][-1]["status"] == "incomplete"
+
+
+class TestInstallScript:
+    """scripts/install_plugins.py as people call it."""
+
+    def test_installs_and_updates_with_settings(
+        self, server: OpenWebUIServer, admin: Person
+    ) -> None:
+        access = ["--url", server.url, "--api-key", admin.client.token]
+        first = run_script(*access)
+        assert "Installed the Function" in first.stdout or "Updated" in first.stdout
+        assert "run_code" in admin.client.actions()
+        second = run_script(*access, "--admin-only", "--valve", "priority=5")
+        assert second.returncode == 0, second.stderr
+        assert "Updated the Tool 'run_code' (for administrators)." in second.stdout
+        valves = admin.client.get("/api/v1/functions/id/run_code/valves")
+        assert valves["priority"] == 5
+        # As the other tests of the session expect it.
+        third = run_script(*access, "--valve", "priority=0")
+        assert "Updated the Tool 'run_code' (for all users)." in third.stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["--api-key", "sk-wrong"], "does not accept this API key"),
+            (
+                ["--email", "nobody@example.com", "--password", "wrong"],
+                "does not accept this e-mail and password",
+            ),
+            (["--valve", "NO_SUCH=1"], "There is no setting 'NO_SUCH'"),
+        ],
+    )
+    def test_refusal_is_one_sentence(
+        self,
+        server: OpenWebUIServer,
+        admin: Person,
+        arguments: list[str],
+        sentence: str,
+    ) -> None:
+        key = [] if "--email" in arguments else ["--api-key", admin.client.token]
+        done = run_script("--url", server.url, *key, *arguments)
+        assert done.returncode == 1
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_ordinary_user_is_refused(
+        self, server: OpenWebUIServer, member: Person
+    ) -> None:
+        done = run_script("--url", server.url, "--api-key", member.client.token)
+        assert done.returncode == 1
+        assert "not an administrator" in done.stderr
+
+    def test_no_server_is_one_sentence(self) -> None:
+        url = f"http://127.0.0.1:{free_port()}"
+        done = run_script("--url", url, "--api-key", "sk-any")
+        assert done.returncode == 1
+        assert f"No Open WebUI answers at {url}" in done.stderr
+
+
+class TestDemoModel:
+    """What scripts/up lets a newcomer talk to."""
+
+    TOOLS: ClassVar = [{"type": "function", "function": {"name": "run_code"}}]
+
+    def test_answers_with_a_block(self) -> None:
+        reply = decide({"messages": [user("find primes")]})
+        assert "```python\ndef primes" in reply.text
+
+    def test_calls_the_tool_only_when_it_is_offered(self) -> None:
+        question = {"messages": [user("use the tool to run bash")]}
+        (call,) = decide({**question, "tools": self.TOOLS}).tool_calls
+        assert call.name == "run_code"
+        assert call.arguments["language"] == "bash"
+        assert decide(question).tool_calls == ()
+
+    def test_quotes_the_tool_and_earlier_runs(self) -> None:
+        result = {"role": "tool", "content": "has ``` in it"}
+        assert "````text\nhas ``` in it\n````" in decide({"messages": [result]}).text
+        answer = "```python\nprint(6*7)\n```\n\n```text\n42\n```"
+        messages = [
+            {"role": "assistant", "content": answer},
+            user("what was the output?"),
+        ]
+        assert "```text\n42\n```" in decide({"messages": messages}).text
 
 
 class TestServer:
