@@ -19,7 +19,7 @@ ARGUMENTS = ["one", "two words", "", "ünï", os.fsdecode(b"\xff"), "--flag=x=y"
 ADDED_ENVIRONMENT = {"GREETING": "hello = wörld\nand more", "TZ": "ABC-3", "EMPTY": ""}
 
 
-def environment(scratch):
+def environment(request, scratch):
     """The environment of a program, apart from what the release adds."""
     return {
         "PATH": os.environ["PATH"],
@@ -29,6 +29,7 @@ def environment(scratch):
         "OPENBLAS_NUM_THREADS": "1",
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": scratch,
+        **request.get("environment", {}),
     }
 
 
@@ -62,12 +63,11 @@ def empty_folders(request):
     return work, scratch
 
 
-def start(command, work, scratch, **settings):
+def start(command, work, env, pass_fds=()):
     """Start a command as the guest does, as far as it matters to Python."""
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    settings.setdefault("env", environment(scratch))
     return subprocess.Popen(
-        command, cwd=work, start_new_session=True, **streams, **settings
+        command, cwd=work, env=env, pass_fds=pass_fds, start_new_session=True, **streams
     )
 
 
@@ -79,7 +79,8 @@ def start_launcher(request, work, scratch):
     command = [request["python"], "-c", request["launcher"], str(high)]
     command += request.get("preload", [])
     try:
-        return start(command, work, scratch, pass_fds=[high]), write_end
+        env = environment(request, scratch)
+        return start(command, work, env, pass_fds=[high]), write_end
     finally:
         os.close(high)
 
@@ -89,8 +90,8 @@ def start_program(request, files, work, scratch, value_path):
     path = os.path.join(work, "main.py")
     if request["way"] == PLAIN:
         write_files(files, work)
-        env = {**environment(scratch), **ADDED_ENVIRONMENT}
-        return start([request["python"], path, *ARGUMENTS], work, scratch, env=env)
+        env = {**environment(request, scratch), **ADDED_ENVIRONMENT}
+        return start([request["python"], path, *ARGUMENTS], work, env)
     if request["way"] == COLD:
         write_files(files, work)
     process, release_end = start_launcher(request, work, scratch)
@@ -104,9 +105,9 @@ def start_program(request, files, work, scratch, value_path):
 def run(request, files):
     """Run one program; returns its status, stdout, stderr, and the value file's text or None.
 
-    ``request``: the Python, the way, the modules to preload, the launcher's text, a folder
-    that gets emptied, and perhaps the one with matplotlib's font cache. Raises TimeoutExpired
-    when the program does not end.
+    ``request``: "python", "launcher" (its text), "way", "folder" (it gets emptied), and perhaps
+    "preload" (names of modules), "environment" (more of it), "font_cache" (a folder of
+    matplotlib's). Raises TimeoutExpired when the program does not end.
     """
     work, scratch = empty_folders(request)
     value_path = os.path.join(scratch, "value.json")
