@@ -1,0 +1,85 @@
+"""The command line of scripts/bench."""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scripts.benchmarks.cold_run import measure_cold_run
+from scripts.benchmarks.collection import measure_collection
+from scripts.benchmarks.measurement import Measurement, table_of
+from scripts.benchmarks.output_flood import measure_output_flood
+from scripts.benchmarks.subject import BenchmarkError, Subject
+
+__all__ = ["main"]
+
+_BENCHMARKS = {
+    "cold": measure_cold_run,
+    "flood": measure_output_flood,
+    "collect": measure_collection,
+}
+_ROUNDS, _QUICK_ROUNDS = 20, 5
+_DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+_REGION = re.compile(r"(<!-- measured -->\n).*(?=<!-- end measured -->)", re.DOTALL)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it; 1 when a bound was missed, 2 when something does not work."""
+    options = _options(argv)
+    subject = Subject(options.image, options.runtime)
+    rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
+    measured: list[Measurement] = []
+    try:
+        facts = {**subject.facts(), "rounds": str(rounds)}
+        print(
+            "\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True
+        )
+        for name in options.only or _BENCHMARKS:
+            for one in _BENCHMARKS[name](subject, rounds):
+                print(one.line(), flush=True)
+                measured.append(one)
+    except BenchmarkError as error:
+        print(f"scripts/bench: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        records = [one.to_plain() for one in measured]
+        text = json.dumps({"machine": facts, "measurements": records}, indent=2)
+        Path(options.json).write_text(text + "\n", "utf-8")
+    if options.write_docs:
+        _write_document(facts, measured)
+    return 0 if all(one.holds for one in measured) else 1
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description="Measure what a run costs on this machine."
+    )
+    names = ", ".join(_BENCHMARKS)
+    parser.add_argument(
+        "--only", action="append", choices=list(_BENCHMARKS), metavar="NAME", help=names
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--json", metavar="FILE", help="write all values there too")
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="put the table into docs/performance.md",
+    )
+    image = os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
+    parser.add_argument(
+        "--image", default=image, help="the sandbox image (%(default)s)"
+    )
+    parser.add_argument(
+        "--runtime", default="runsc", help="Docker's name for gVisor (%(default)s)"
+    )
+    return parser.parse_args(argv)
+
+
+def _write_document(facts: Mapping[str, str], measured: Sequence[Measurement]) -> None:
+    machine = "; ".join(f"{name} {value}" for name, value in facts.items())
+    region = f"\n{table_of(measured)}\n\nMeasured on: {machine}.\n\n"
+    text = _DOCUMENT.read_text("utf-8")
+    _DOCUMENT.write_text(_REGION.sub(lambda found: found[1] + region, text), "utf-8")

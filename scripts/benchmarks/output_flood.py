@@ -1,0 +1,69 @@
+"""A program that prints 1 GB: what it costs the process that runs it."""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from sandbox_core.limits import Limits
+from sandbox_core.models import RunEvent
+from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
+
+__all__ = ["measure_output_flood"]
+
+_BYTES = 10**9
+_FLOOD = f"""
+import os
+line = b"x" * 99 + b"\\n"
+block = line * 10_000
+for _ in range({_BYTES} // len(block)):
+    os.write(1, block)
+"""
+_MOST_MB = 50
+
+
+def measure_output_flood(subject: Subject, rounds: int) -> Iterator[Measurement]:
+    """Each round in a fresh process, whose memory nothing else has grown before."""
+    context = multiprocessing.get_context("spawn")
+    growths, seconds = [], []
+    for _ in range(max(1, rounds // 5)):
+        with ProcessPoolExecutor(1, context) as process:
+            growth, took = process.submit(_flood, subject).result()
+        growths.append(growth)
+        seconds.append(took)
+    name = "memory of the host process while a program prints 1 GB"
+    yield Measurement(name, "MB", tuple(growths), _MOST_MB)
+    yield Measurement("time of that run", "s", tuple(seconds))
+
+
+def _flood(subject: Subject) -> tuple[float, float]:
+    """(growth of this process's memory in MB, seconds)."""
+    runner = subject.runner()
+    limits = Limits(output_mib=1024, seconds=600)
+    try:
+        run_python(runner, "print(1)")  # loads what every run needs
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        before = _memory_mb("VmRSS")
+        result = run_python(runner, _FLOOD, limits, _watch)
+        growth = _memory_mb("VmHWM") - before
+    finally:
+        runner.close()
+    output = result.stdout
+    total = len(output.head) + len(output.tail) + output.omitted
+    if total != _BYTES:
+        raise BenchmarkError(f"Of {_BYTES} bytes {total} arrived.")
+    return growth, result.total_seconds
+
+
+def _watch(event: RunEvent) -> None:
+    """A watcher, as every run of the plugins may have."""
+
+
+def _memory_mb(field: str) -> float:
+    """One field of /proc/self/status: VmRSS is now, VmHWM the peak."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) * 1024 / 1e6
+    raise BenchmarkError(f"This kernel does not tell {field}.")
