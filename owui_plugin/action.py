@@ -26,7 +26,7 @@ from owui_plugin.interrupted import mark_interrupted_runs_soon
 from owui_plugin.line_map import join_steps, line_notes
 from owui_plugin.messages import message_text
 from owui_plugin.presenter import Presenter
-from owui_plugin.progress import Progress
+from owui_plugin.progress import Progress, ended_status
 from owui_plugin.render import render_for_chat, running_text
 from owui_plugin.runtime import claim, start_run
 from owui_plugin.settings import (
@@ -97,7 +97,7 @@ class Action:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             return await _run_click(click, settings, cancel)
         except SandboxError as error:
-            await _refuse(__event_emitter__, str(error))
+            await _refuse_click(__event_emitter__, str(error))
             return None
         finally:
             claimed.release()
@@ -123,8 +123,8 @@ async def _second_click(entry: dict[str, Any], caller: Any) -> None:
         entry["cancel"]()
 
 
-async def _refuse(emitter: Emitter | None, sentence: str) -> None:
-    await Progress(emitter, "", "", 0).refused(sentence)
+async def _refuse_click(emitter: Emitter | None, sentence: str) -> None:
+    await emit(emitter, "status", ended_status(sentence))
     await emit(emitter, "notification", {"type": "warning", "content": sentence})
 
 
@@ -138,7 +138,9 @@ async def _run_click(
     programs = [block for block in candidates if not is_install(block)]
     notes = [INSTALLS_OFF_NOTE] if len(programs) < len(candidates) else []
     if not programs:
-        await _refuse(click.emitter, notes[0] if notes else why_nothing_runs(blocks))
+        await _refuse_click(
+            click.emitter, notes[0] if notes else why_nothing_runs(blocks)
+        )
         return None
     chosen = await choose_blocks(click.caller, programs)
     if not chosen or cancel.is_set():
@@ -177,8 +179,7 @@ async def _run_blocks(
         message_text(click.posted),
         click.emitter,
     )
-    await presenter.show_running(run_id, running_text(label), progress.mark)
-    await progress.running()
+    await presenter.show_running(run_id, running_text(label))
     ticket = start_run(
         "function",
         settings.shared,
@@ -186,6 +187,7 @@ async def _run_blocks(
         click.user_id,
         cancel,
         on_wait=progress.waiting,
+        on_start=progress.running,
     )
 
     async def finish(result: RunResult) -> dict[str, Any] | None:
@@ -193,9 +195,7 @@ async def _run_blocks(
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)
         text = render_for_chat(result, label, settings.shown_output_kb * 1024, notes)
-        answer = await presenter.show_result(run_id, text)
-        await progress.ended(result)
-        return answer
+        return await presenter.show_result(run_id, text, progress.ended(result))
 
     try:
         return await finish(await ticket.result())

@@ -3,7 +3,9 @@
 import asyncio
 import threading
 from collections import Counter
+from dataclasses import dataclass
 
+from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
 
 __all__ = ["Admission", "Busy"]
@@ -11,6 +13,15 @@ __all__ = ["Admission", "Busy"]
 
 class Busy(SandboxError):
     """Too many runs are waiting already."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
+
+    user: str
+    answer: asyncio.Future[bool]
+    admitted: bool = False
 
 
 class Admission:
@@ -24,25 +35,31 @@ class Admission:
         self._per_user = per_user
         self._most_waiting = most_waiting
         self._running: Counter[str] = Counter()
-        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._waiting: list[_Waiter] = []
         self._lock = threading.Lock()
 
-    async def enter(self, user: str) -> None:
-        """Return when the run may start; leave() must follow. Raises Busy when too many wait."""
+    async def enter(self, user: str, cancel: CancelToken) -> bool:
+        """Wait for a place. True: the run may start, and leave() must follow. False: the run
+        was cancelled before. Raises Busy when too many wait."""
+        if cancel.is_set():
+            return False
         with self._lock:
             if self._has_room(user):
                 self._running[user] += 1
-                return
+                return True
             if len(self._waiting) >= self._most_waiting:
                 raise Busy(
                     f"Too many runs are waiting ({len(self._waiting)}). Try again in a minute."
                 )
-            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((user, granted))
+            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            waiter = _Waiter(user, answer)
+            self._waiting.append(waiter)
+        cancel.call_on_cancel(lambda: self._withdraw(waiter))
         try:
-            await granted
+            return await answer
         except asyncio.CancelledError:
-            if self._withdraw(user, granted):
+            self._withdraw(waiter)
+            if waiter.admitted:
                 self.leave(user)
             raise
 
@@ -52,35 +69,35 @@ class Admission:
             return not self._has_room(user)
 
     def leave(self, user: str) -> None:
-        """A run has ended: let in whoever has room now, in order of arrival."""
+        """A run has ended: let in whoever has room now, in order of arrival. Any thread."""
         with self._lock:
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
-            still_waiting = []
-            for waiter, granted in self._waiting:
-                if granted.done():
-                    continue
-                if self._has_room(waiter):
-                    self._running[waiter] += 1
-                    granted.get_loop().call_soon_threadsafe(_grant, granted)
-                else:
-                    still_waiting.append((waiter, granted))
-            self._waiting = still_waiting
+            for waiter in list(self._waiting):
+                if self._has_room(waiter.user):
+                    self._running[waiter.user] += 1
+                    waiter.admitted = True
+                    self._waiting.remove(waiter)
+                    _answer(waiter, True)
 
     def _has_room(self, user: str) -> bool:
         full = self._running.total() >= self._total
         return not full and self._running[user] < self._per_user
 
-    def _withdraw(self, user: str, granted: asyncio.Future[None]) -> bool:
-        """Stop waiting. True when the place had been granted in the meantime."""
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """Take a cancelled run out of the queue, if it is still in it. Any thread."""
         with self._lock:
-            if (user, granted) in self._waiting:
-                self._waiting.remove((user, granted))
-                return False
-            return True
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+                _answer(waiter, False)
 
 
-def _grant(granted: asyncio.Future[None]) -> None:
-    if not granted.done():
-        granted.set_result(None)
+def _answer(waiter: _Waiter, admitted: bool) -> None:
+    loop = waiter.answer.get_loop()
+    loop.call_soon_threadsafe(_settle_answer, waiter.answer, admitted)
+
+
+def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:
+    if not answer.done():
+        answer.set_result(admitted)

@@ -2,6 +2,7 @@
 
 import re
 
+from sandbox_core.errors import InvalidRequest
 from sandbox_core.languages import Language, find_language, language_named
 
 __all__ = ["read_call"]
@@ -17,9 +18,11 @@ def read_call(code: object, language: object) -> tuple[str, Language]:
 
     Takes a fence, or backticks around a single line, off the code. A fence that names a
     language wins over the argument's default, ``python``. Raises InvalidRequest for a
-    language that there is not.
+    language that there is not, or without code.
     """
-    text = code if isinstance(code, str) else str(code)
+    text = "" if code is None else str(code)
+    if not text.strip():
+        raise InvalidRequest("There is no code to run: pass the program as code.")
     named = language_named(str(language or "python"))
     if fenced := _FENCED.fullmatch(text):
         word = (fenced[2].split() or [""])[0]

@@ -10,18 +10,20 @@ import logging
 import time
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 from owui_plugin.output_items import MARK
 
 __all__ = [
     "Emitter",
+    "MarkedMessage",
     "add_legacy_text",
     "edit_message",
     "emit",
     "emitter_for",
     "is_saved_chat",
-    "messages_left_running",
+    "messages_with_marks",
     "plain_content",
     "settle",
     "stored_message",
@@ -32,6 +34,16 @@ _RECENT_SECONDS = 7 * 24 * 3600
 _TEMPORARY = ("local:", "channel:")
 
 Emitter = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMessage:
+    """A stored message that once had a run of ours, and its status lines, oldest first."""
+
+    chat_id: str
+    message_id: str
+    user_id: str
+    status_history: Any
 
 
 async def settle(value: Any) -> Any:
@@ -137,24 +149,30 @@ async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | 
     return emitter
 
 
-async def messages_left_running() -> list[tuple[str, str, str]]:
-    """(chat id, message id, user id) of recent messages with a running mark of ours in their
-    status. Whether their owner still lives is for the caller to find out. Empty where this
-    version of Open WebUI keeps no table of messages."""
+async def messages_with_marks() -> list[MarkedMessage]:
+    """Recent messages with a mark of ours in their status, of runs that have ended and of
+    others. Empty where this version of Open WebUI keeps no table of messages."""
     try:
         from open_webui.internal.db import get_async_db_context
         from open_webui.models.chat_messages import ChatMessage
         from sqlalchemy import String, cast, select
 
-        history = cast(ChatMessage.status_history, String)
         query = (
-            select(ChatMessage.chat_id, ChatMessage.id, ChatMessage.user_id)
+            select(
+                ChatMessage.chat_id,
+                ChatMessage.id,
+                ChatMessage.user_id,
+                ChatMessage.status_history,
+            )
             .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
-            .where(history.like(f'%"{MARK}"%'))
+            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
         )
         async with get_async_db_context() as database:
             rows = (await database.execute(query)).all()
     except Exception:
         _host_log.exception("unfinished runs could not be looked for")
         return []
-    return [(chat, row.removeprefix(f"{chat}-"), user) for chat, row, user in rows]
+    return [
+        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
+        for chat, row, user, history in rows
+    ]

@@ -6,13 +6,15 @@ import time
 from typing import Any
 
 from owui_plugin.host import (
+    MarkedMessage,
     edit_message,
     emit,
     emitter_for,
-    messages_left_running,
-    stored_message,
+    messages_with_marks,
 )
-from owui_plugin.output_items import MARK, put_item, text_item, unfinished_mark
+from owui_plugin.output_items import text_item, unfinished_mark
+from owui_plugin.presenter import put_into_message
+from owui_plugin.progress import ended_status
 from owui_plugin.render import render_refusal_for_chat
 from owui_plugin.runtime import keep_task, process_board
 from sandbox_core.leases import Lease, is_dead
@@ -20,6 +22,8 @@ from sandbox_core.leases import Lease, is_dead
 __all__ = ["end_as_interrupted", "mark_interrupted_runs", "mark_interrupted_runs_soon"]
 
 _interrupted_log = logging.getLogger("run_code.interrupted")
+# More than the margin after which a lease that ran out counts as dead.
+_LEASE_MARGIN_SECONDS = 60.0
 _SENTENCE = "The run was interrupted by a restart of Open WebUI. Run the code again."
 
 
@@ -39,20 +43,41 @@ def mark_interrupted_runs_soon() -> None:
 
 
 async def mark_interrupted_runs() -> None:
-    """End every recent message with a run of ours whose process is gone."""
-    for chat_id, message_id, user_id in await messages_left_running():
-        message = await stored_message(chat_id, message_id)
-        mark = unfinished_mark((message or {}).get("statusHistory"))
-        if mark is None or not _owner_is_gone(mark):
+    """End every recent message with a run of ours whose process is gone.
+
+    Of some that cannot be told yet: their process was on another host (a new container of
+    Open WebUI is one), or is another worker. When their time is over, there is a second look.
+    """
+    undecided = await _mark_what_is_dead()
+    if undecided:
+        latest = max(float(mark["expires"]) for mark in undecided)
+        await asyncio.sleep(latest + _LEASE_MARGIN_SECONDS - time.time())
+        await _mark_what_is_dead()
+
+
+async def _mark_what_is_dead() -> list[dict[str, Any]]:
+    """Returns the marks of the runs that may still be alive."""
+    undecided = []
+    for left in await messages_with_marks():
+        mark = unfinished_mark(left.status_history)
+        if mark is None:
             continue
-        changed = await edit_message(chat_id, message_id, end_as_interrupted)
-        if changed is None:
-            continue
-        _interrupted_log.info("run %s was interrupted by a restart", mark.get("run"))
-        emitter = await emitter_for(user_id, chat_id, message_id)
-        await emit(emitter, "status", changed["statusHistory"][-1])
-        if changed.get("output"):
-            await emit(emitter, "chat:completion", {"output": changed["output"]})
+        if _owner_is_gone(mark):
+            await _end_message(left, str(mark.get("run")))
+        else:
+            undecided.append(mark)
+    return undecided
+
+
+async def _end_message(left: MarkedMessage, run_id: str) -> None:
+    changed = await edit_message(left.chat_id, left.message_id, end_as_interrupted)
+    if changed is None:
+        return
+    _interrupted_log.info("run %s was interrupted by a restart", run_id)
+    emitter = await emitter_for(left.user_id, left.chat_id, left.message_id)
+    await emit(emitter, "status", changed["statusHistory"][-1])
+    if changed.get("output"):
+        await emit(emitter, "chat:completion", {"output": changed["output"]})
 
 
 def _owner_is_gone(mark: dict[str, Any]) -> bool:
@@ -71,15 +96,7 @@ def end_as_interrupted(message: dict[str, Any]) -> None:
     if message.get("content") and not message.get("output"):
         message["content"] += text
     else:
-        ended = {**mark, "state": "interrupted"}
-        item = text_item(str(mark.get("run")), text, ended)
-        message["output"] = put_item(message.get("output"), item)
+        put_into_message(message, text_item(str(mark.get("run")), text))
     message["done"] = True
-    message["statusHistory"] = [
-        *message["statusHistory"],
-        {
-            "description": "Interrupted by a restart",
-            "done": True,
-            MARK: {"state": "ended"},
-        },
-    ]
+    status = ended_status("Interrupted by a restart")
+    message["statusHistory"] = [*message["statusHistory"], status]

@@ -2,7 +2,8 @@
 
 Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
 Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
-known by its id, and says in an extra key of whom it is the work.
+known by its id. Status lines of ours have an extra key, our mark, by which a run that a
+restart cut off is found again.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ from owui_plugin.messages import RESULT_ITEM_PREFIX
 
 __all__ = [
     "MARK",
+    "ended_mark",
     "has_item",
     "item_id",
     "put_item",
@@ -27,21 +29,25 @@ def item_id(run_id: str) -> str:
     return RESULT_ITEM_PREFIX + run_id
 
 
-def text_item(run_id: str, text: str, mark: dict[str, Any]) -> dict[str, Any]:
-    """A message item with Markdown text and our mark."""
+def text_item(run_id: str, text: str) -> dict[str, Any]:
+    """A message item with Markdown text: what a run came to, or that it goes on."""
     return {
         "type": "message",
         "id": item_id(run_id),
         "status": "completed",
         "role": "assistant",
         "content": [{"type": "output_text", "text": text}],
-        MARK: mark,
     }
 
 
 def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
     """The mark of something unfinished: who works on it, and until when at the latest."""
     return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
+
+
+def ended_mark() -> dict[str, Any]:
+    """The mark after which nothing is unfinished."""
+    return {"state": "ended"}
 
 
 def put_item(output: Any, item: dict[str, Any]) -> list[Any]:

@@ -18,13 +18,21 @@ from owui_plugin.host import (
     plain_content,
     stored_message,
 )
-from owui_plugin.output_items import has_item, put_item, text_item
+from owui_plugin.output_items import (
+    has_item,
+    item_id,
+    put_item,
+    text_item,
+    unfinished_mark,
+)
 from owui_plugin.runtime import keep_task
 
-__all__ = ["Presenter", "add_item"]
+__all__ = ["Presenter", "add_item", "put_into_message"]
 
 _presenter_log = logging.getLogger("run_code.presenter")
-_BROWSER_SAVE_SECONDS = 1.5
+# Seconds after the end at which the message is looked at: a browser saves its copy of the
+# chat as soon as it has the action's answer, and a slow one takes its time.
+_LOOKS_AFTER = (1.5, 5.0)
 _NOT_SAVED = (
     "The result could not be saved with the chat: it will be gone after a reload. Run the "
     "code again, or copy it now."
@@ -52,65 +60,96 @@ class Presenter:
     def _has_items(self) -> bool:
         return bool(self._stored and self._stored.get("output"))
 
-    async def show_running(self, run_id: str, text: str, mark: dict[str, Any]) -> None:
+    async def show_running(self, run_id: str, text: str) -> None:
         """Put up the provisional text, where it can be replaced later."""
         if self._has_items:
-            await self._write(text_item(run_id, text, mark))
+            item = text_item(run_id, text)
+            await add_item(self._chat_id, self._message_id, item, self._emitter)
 
-    async def show_result(self, run_id: str, text: str) -> dict[str, Any] | None:
-        """Put up the result; gives what the action has to return to Open WebUI."""
+    async def show_result(
+        self, run_id: str, text: str, status: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Put up the result and the last status; gives what the action has to return to Open
+        WebUI."""
+        answer = None
         if self._has_items:
-            item = text_item(run_id, text, {"state": "ended", "run": run_id})
-            await self._write(item)
-            keep_task(self._write_again_if_lost(item))
-            return None
-        if self._stored is not None:
+            item = text_item(run_id, text)
+            await self._show_item(item)
+            keep_task(self._write_again_if_lost(item, status))
+        elif self._stored is not None:
             await add_legacy_text(self._emitter, text)
-            return None
-        content = self._shown_content + text
-        return {"messages": [{"id": self._message_id, "content": content}]}
+        else:
+            content = self._shown_content + text
+            answer = {"messages": [{"id": self._message_id, "content": content}]}
+        await emit(self._emitter, "status", status)
+        return answer
 
-    async def _write(self, item: dict[str, Any]) -> None:
+    async def _show_item(self, item: dict[str, Any]) -> None:
         if await add_item(self._chat_id, self._message_id, item, self._emitter):
             return
         output = put_item((self._stored or {}).get("output"), item)
-        await emit(
-            self._emitter, "notification", {"type": "error", "content": _NOT_SAVED}
-        )
         await emit(self._emitter, "chat:completion", {"output": output})
+        warning = {"type": "error", "content": _NOT_SAVED}
+        await emit(self._emitter, "notification", warning)
 
-    async def _write_again_if_lost(self, item: dict[str, Any]) -> None:
-        """A tab that missed our event saves its own copy of the message over ours."""
-        await asyncio.sleep(_BROWSER_SAVE_SECONDS)
-        message = await stored_message(self._chat_id, self._message_id)
-        if message is None:
-            return
-        if not has_item(message.get("output"), item) or _is_empty_error(
-            message.get("error")
-        ):
-            _presenter_log.info(
-                "a result was overwritten by the browser; it is written again"
-            )
-            await self._write(item)
+    async def _write_again_if_lost(
+        self, item: dict[str, Any], status: dict[str, Any]
+    ) -> None:
+        """A browser that missed our events saves its own copy of the message over ours."""
+        waited = 0.0
+        for seconds in _LOOKS_AFTER:
+            await asyncio.sleep(seconds - waited)
+            waited = seconds
+            message = await stored_message(self._chat_id, self._message_id)
+            if not message or not _lacks(message, item):
+                continue
+            _presenter_log.info("a result was overwritten by a browser: written again")
+            await add_item(self._chat_id, self._message_id, item, self._emitter, status)
 
 
 async def add_item(
-    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
+    chat_id: str,
+    message_id: str,
+    item: dict[str, Any],
+    emitter: Emitter | None,
+    status: dict[str, Any] | None = None,
 ) -> bool:
     """Put an item into a stored message, in the place of the one with its id if there is
-    one, and show it. False when it could not be stored."""
+    one, and show it. ``status`` ends the run's own status, if that still says that it runs.
+    False when it could not be stored."""
 
     def change(message: dict[str, Any]) -> None:
-        message["output"] = put_item(message.get("output"), item)
-        before = str(message.get("content") or "")
-        message["content"] = plain_content(message["output"], before)
-        if _is_empty_error(message.get("error")):
-            del message["error"]
+        put_into_message(message, item)
+        if status and _says_running(message, item):
+            message["statusHistory"] = [*message["statusHistory"], status]
 
     written = await edit_message(chat_id, message_id, change)
     if written is not None:
         await emit(emitter, "chat:completion", {"output": written["output"]})
     return written is not None
+
+
+def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:
+    """Put an item into a message, with what follows from it for the rest of the message."""
+    message["output"] = put_item(message.get("output"), item)
+    before = str(message.get("content") or "")
+    message["content"] = plain_content(message["output"], before)
+    if _is_empty_error(message.get("error")):
+        # To delete the key would leave it in the second of Open WebUI's two stores.
+        message["error"] = None
+
+
+def _lacks(message: dict[str, Any], item: dict[str, Any]) -> bool:
+    return (
+        not has_item(message.get("output"), item)
+        or _is_empty_error(message.get("error"))
+        or _says_running(message, item)
+    )
+
+
+def _says_running(message: dict[str, Any], item: dict[str, Any]) -> bool:
+    mark = unfinished_mark(message.get("statusHistory"))
+    return mark is not None and item_id(str(mark.get("run"))) == item["id"]
 
 
 def _is_empty_error(error: Any) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
 
 _HEADING = "**Run code** · "
 _VALUE_LABEL = "Value:"
+_NOTHING_PRINTED = "The program printed nothing."
 
 _OUTCOME_WORDS = {
     Outcome.SANDBOX_ERROR: "could not run",
@@ -98,20 +99,21 @@ def render_for_chat(
     """
     told = [escape_markdown(line) for line in (result.message, *result.notes, *notes)]
     lines = [told[0], hint_for(result), *told[1:]]
+    output = str(shorten(visible_kept(result.output), shown_bytes))
+    if not output and result.outcome is Outcome.OK and not result.value:
+        lines.append(_NOTHING_PRINTED)
     parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
-    output = shorten(visible_kept(result.output), shown_bytes)
-    parts.append(fenced(str(output) or "(no output)"))
+    if output:
+        parts.append(fenced(output))
     if result.value:
         value = shorten(KeptText(visible_text(result.value)), shown_bytes)
         parts.append(f"{_VALUE_LABEL}\n\n{fenced(str(value))}")
     return "\n".join(parts)
 
 
-def running_text(label: str, preview: str = "") -> str:
-    """Markdown for a run that has begun; ``preview`` is the end of its output so far."""
-    about = "If Open WebUI restarts before the result is here, the run was interrupted."
-    text = _result_summary(f"{label} · running…", [about])
-    return f"{text}\n{fenced(preview)}" if preview else text
+def running_text(label: str) -> str:
+    """Markdown for a run that has begun, to be replaced by its result."""
+    return _result_summary(f"{label} · running…", [])
 
 
 def render_refusal_for_chat(sentence: str) -> str:
@@ -128,7 +130,8 @@ def _result_ending(result: RunResult) -> str:
     words = _OUTCOME_WORDS[result.outcome]
     if result.outcome is Outcome.FAILED and result.shell_exit_code is not None:
         words += f" (exit {result.shell_exit_code})"
-    return f"{words} · {result.seconds:.2f} s"
+    # A run that never began took no time.
+    return f"{words} · {result.seconds:.2f} s" if result.seconds else words
 
 
 def _result_summary(heading: str, lines: Iterable[str]) -> str:

@@ -7,24 +7,24 @@ cross it, because each copy of the plugins has classes of its own.
 """
 
 import asyncio
+import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
-
-from sandbox_core.reaper import Reaper
 
 from owui_plugin.admission import Admission
 from owui_plugin.settings import SharedSettings
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.errors import SandboxError
-from sandbox_core.models import OnEvent, RunRequest, RunResult
+from sandbox_core.models import RunRequest, RunResult
 from sandbox_core.outcome import Outcome
 from sandbox_core.payload import BUILD_ID
+from sandbox_core.reaper import Reaper
 from sandbox_core.runner import LocalRunner
 
 __all__ = [
@@ -38,7 +38,14 @@ __all__ = [
 
 _BOARD_NAME = "run_code_runtime"
 _STOP_SECONDS = 3.0
+_OUR_FAULT = (
+    "Something went wrong in Run code itself, so there is no result. Try again; if it stays, "
+    "tell your administrator: the reason is in the server's log."
+)
+_runtime_log = logging.getLogger("run_code.runtime")
 _board_lock = threading.Lock()
+
+Told = Callable[[], Awaitable[None]]
 
 
 class _Runtime:
@@ -58,59 +65,85 @@ class _Runtime:
         self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")
         self._reaper = Reaper(engine)
         self._reaper.start()
+        self._lock = threading.Lock()
+        self._runs = 0
+        self._retired = False
+
+    def open_run(self) -> None:
+        """A run is about to begin here: until close_run() the threads stay, even if the
+        runtime is retired meanwhile."""
+        with self._lock:
+            self._runs += 1
+
+    def close_run(self) -> None:
+        """The run has ended."""
+        with self._lock:
+            self._runs -= 1
+        self._end_if_unused()
+
+    def retire(self) -> None:
+        """No new runs will come. Those that have come end in their own time, those in the
+        queue too, and the threads after them."""
+        self._reaper.stop()
+        with self._lock:
+            self._retired = True
+        self._end_if_unused()
+
+    def _end_if_unused(self) -> None:
+        with self._lock:
+            over = self._retired and not self._runs
+        if over:
+            threading.Thread(target=self._end, name="run-code-end", daemon=True).start()
+
+    def _end(self) -> None:
+        self._executor.shutdown(wait=True)  # a run that nobody waits for may be left
+        self._runner.close()
 
     async def run(
         self,
         plain_request: dict[str, Any],
         user: str,
-        on_event: OnEvent | None,
-        on_wait: Callable[[], Any] | None,
         cancel: CancelToken,
+        on_wait: Told,
+        on_start: Told,
     ) -> dict[str, Any]:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
+        run_id = plain_request["run_id"]
         try:
-            return await self._run_admitted(
-                plain_request, user, on_event, on_wait, cancel
-            )
+            if self._admission.would_wait(user):
+                await on_wait()
+            if not await self._admission.enter(user, cancel):
+                return _stopped(run_id).to_plain()
+            return await self._run_admitted(plain_request, user, cancel, on_start)
         except SandboxError as error:
-            return _refused(plain_request["run_id"], str(error)).to_plain()
+            return _refused(run_id, str(error)).to_plain()
+        except Exception:
+            _runtime_log.exception("run %s failed by a fault of ours", run_id)
+            return _refused(run_id, _OUR_FAULT).to_plain()
 
     async def _run_admitted(
         self,
         plain_request: dict[str, Any],
         user: str,
-        on_event: OnEvent | None,
-        on_wait: Callable[[], Any] | None,
         cancel: CancelToken,
+        on_start: Told,
     ) -> dict[str, Any]:
-        if on_wait is not None and self._admission.would_wait(user):
-            await on_wait()
-        await self._admission.enter(user)
         try:
-            future = asyncio.get_running_loop().run_in_executor(
-                self._executor, self._run_in_thread, plain_request, on_event, cancel
-            )
+            await on_start()
+            work = self._executor.submit(self._run_in_thread, plain_request, cancel)
         except BaseException:
             self._admission.leave(user)
             raise
         # The place is free when the thread is, even if nobody waits for the result any more.
-        future.add_done_callback(lambda _: self._admission.leave(user))
-        return await future
+        work.add_done_callback(lambda _: self._admission.leave(user))
+        return await asyncio.wrap_future(work)
 
     def _run_in_thread(
-        self,
-        plain_request: dict[str, Any],
-        on_event: OnEvent | None,
-        cancel: CancelToken,
+        self, plain_request: dict[str, Any], cancel: CancelToken
     ) -> dict[str, Any]:
         request = RunRequest.from_plain(plain_request)
-        return self._runner.run(request, on_event, cancel).to_plain()
-
-    def retire(self) -> None:
-        """Take no new runs; what is under way ends in its own time, and the threads after."""
-        self._reaper.stop()
-        self._executor.shutdown(wait=False)
+        return self._runner.run(request, cancel=cancel).to_plain()
 
 
 def process_board() -> Any:
@@ -131,8 +164,9 @@ def process_board() -> Any:
         return board
 
 
-def _runtime_for(plugin: str, shared: SharedSettings) -> Any:
-    """The runtime of these settings and this build; one that no plugin uses now is retired."""
+def _open_runtime(plugin: str, shared: SharedSettings) -> Any:
+    """The runtime of these settings and this build, opened for one run. One that no plugin
+    uses now is retired."""
     board = process_board()
     key = (BUILD_ID, *shared.key)
     with board.lock:
@@ -142,6 +176,7 @@ def _runtime_for(plugin: str, shared: SharedSettings) -> Any:
         unused = set(board.runtimes) - set(board.keys.values())
         retired = [board.runtimes.pop(old) for old in unused]
         runtime = board.runtimes[key]
+        runtime.open_run()
     for old_runtime in retired:
         old_runtime.retire()
     return runtime
@@ -168,13 +203,15 @@ class RunTicket:
         if done and not self._task.cancelled() and self._task.exception() is None:
             return RunResult.from_plain(self._task.result())
         self._task.cancel()
-        return RunResult(
-            self._run_id, Outcome.CANCELLED, "The run was stopped on request."
-        )
+        return _stopped(self._run_id)
 
 
 def _refused(run_id: str, sentence: str) -> RunResult:
     return RunResult(run_id, Outcome.SANDBOX_ERROR, sentence)
+
+
+def _stopped(run_id: str) -> RunResult:
+    return RunResult(run_id, Outcome.CANCELLED, "The run was stopped on request.")
 
 
 def start_run(
@@ -183,17 +220,20 @@ def start_run(
     request: RunRequest,
     user: str,
     cancel: CancelToken,
-    on_event: OnEvent | None = None,
-    on_wait: Callable[[], Any] | None = None,
+    on_wait: Told,
+    on_start: Told,
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
-    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited once if
-    the run has to queue. A refusal comes as a result, with the sentence in its message.
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
+    run has to queue, ``on_start`` before it begins. A refusal comes as a result, with the
+    sentence in its message.
     """
-    runtime = _runtime_for(plugin, shared)
-    run = runtime.run(request.to_plain(), user, on_event, on_wait, cancel)
-    return RunTicket(request.run_id, keep_task(run), cancel)
+    runtime = _open_runtime(plugin, shared)
+    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start)
+    task = keep_task(run)
+    task.add_done_callback(lambda _: runtime.close_run())
+    return RunTicket(request.run_id, task, cancel)
 
 
 def keep_task(work: Any) -> asyncio.Task[Any]:

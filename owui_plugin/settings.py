@@ -124,14 +124,13 @@ class ActionValves(CommonValves):
     """The valves of the Run code button."""
 
     shown_output_kb: int = Field(
-        default=64,
+        default=16,
         ge=1,
         le=1024,
-        description="Output put under the answer, in KiB: its start and its end.",
-    )
-    show_button_status: bool = Field(
-        default=True,
-        description="Show what the run is doing above the answer.",
+        description=(
+            "Output put under the answer, in KiB: its start and its end. The model reads it "
+            "too, in each later turn."
+        ),
     )
     priority: int = Field(
         default=0,
@@ -219,7 +218,6 @@ class Settings:
     limits: Limits
     shown_output_kb: int
     model_output_kb: int
-    show_button_status: bool
 
 
 def resolve_settings(
@@ -247,7 +245,6 @@ def resolve_settings(
         ),
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
-        show_button_status=values["show_button_status"],
     )
 
 

@@ -7,16 +7,22 @@ from typing import Any, Literal
 
 from owui_plugin.call_input import read_call
 from owui_plugin.command_line import run_plugin_file
-from owui_plugin.host import Emitter, stored_message
+from owui_plugin.host import Emitter, emit, stored_message
 from owui_plugin.interrupted import mark_interrupted_runs_soon
 from owui_plugin.output_items import text_item
 from owui_plugin.presenter import add_item
-from owui_plugin.progress import Progress
+from owui_plugin.progress import Progress, ended_status
 from owui_plugin.render import render_for_chat
 from owui_plugin.render_model import render_for_model, render_refusal_for_model
 from owui_plugin.repeat_guard import REPEAT_SENTENCE, RepeatGuard, call_digest
-from owui_plugin.runtime import keep_task, start_run
-from owui_plugin.settings import PersonalValves, Settings, ToolValves, resolve_settings
+from owui_plugin.runtime import RunTicket, keep_task, start_run
+from owui_plugin.settings import (
+    CommonValves,
+    PersonalValves,
+    Settings,
+    ToolValves,
+    resolve_settings,
+)
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
@@ -27,6 +33,12 @@ __all__ = ["Tools"]
 
 _TURN_END_SECONDS = 10.0
 _TURN_POLL_SECONDS = 0.1
+
+_OWN_IMAGE = CommonValves().image
+_OWN_PACKAGES = (
+    "Python has numpy, pandas, matplotlib, scipy, scikit-learn, sympy, pillow, openpyxl, lxml,\n"
+    "beautifulsoup4 and tabulate.\n"
+)
 
 # The tool's schema is made of this annotation; the languages have one list, and it is there.
 _LANGUAGE_NAMES = tuple(entry.name for entry in LANGUAGES)
@@ -51,8 +63,8 @@ class Tools:
 
     @valves.setter
     def valves(self, valves: ToolValves) -> None:
+        """Open WebUI shows the model the docstring of run_code: it is made true of these."""
         self._valves = valves
-        # Open WebUI shows the model this docstring, so it has to be true of these valves.
         Tools.run_code.__doc__ = _describe_tool(valves)
 
     async def run_code(
@@ -65,6 +77,7 @@ class Tools:
         __message_id__: str | None = None,
         __event_emitter__: Any = None,
     ) -> str:
+        """Run a program in a sandbox; the model is told more, see ``valves``."""
         valves = self.valves
         user = __user__ or {}
         user_id, chat_id = str(user.get("id")), str(__chat_id__)
@@ -77,10 +90,10 @@ class Tools:
                 limits=settings.limits,
             )
         except SandboxError as error:
-            return render_refusal_for_model(str(error))
+            return await _refuse(__event_emitter__, str(error))
         digest = call_digest(known.name, program, str(stdin))
         if self._guard.refuses(user_id, chat_id, digest):
-            return render_refusal_for_model(REPEAT_SENTENCE)
+            return await _refuse(__event_emitter__, REPEAT_SENTENCE)
         call = _Call(
             request,
             known.title,
@@ -92,6 +105,12 @@ class Tools:
         result = await call.run(settings)
         self._guard.ended(user_id, chat_id, digest, result.outcome)
         return render_for_model(result, settings.model_output_kb * 1024)
+
+
+async def _refuse(emitter: Emitter | None, sentence: str) -> str:
+    """Tell person and model why nothing is run."""
+    await emit(emitter, "status", ended_status(sentence))
+    return render_refusal_for_model(sentence)
 
 
 class _Call:
@@ -118,7 +137,6 @@ class _Call:
         progress = Progress(
             self._emitter, self._label, self._request.run_id, settings.limits.seconds
         )
-        await progress.running()
         ticket = start_run(
             "tool",
             settings.shared,
@@ -126,23 +144,29 @@ class _Call:
             self._user_id,
             CancelToken(),
             on_wait=progress.waiting,
+            on_start=progress.running,
         )
         try:
             result = await ticket.result()
         except asyncio.CancelledError:
-            result = await ticket.stop()
-            await progress.ended(result)
-            keep_task(self._leave_behind(result))
+            # In a task of its own, because a person may press Stop twice.
+            await asyncio.shield(keep_task(self._stop(ticket, progress, settings)))
             raise
-        await progress.ended(result)
+        await emit(self._emitter, "status", progress.ended(result))
         return result
 
-    async def _leave_behind(self, result: RunResult) -> None:
+    async def _stop(
+        self, ticket: RunTicket, progress: Progress, settings: Settings
+    ) -> None:
+        result = await ticket.stop()
+        await emit(self._emitter, "status", progress.ended(result))
+        shown_bytes = settings.model_output_kb * 1024  # the model will read it
+        text = render_for_chat(result, self._label, shown_bytes)
+        keep_task(self._leave_behind(text_item(result.run_id, text)))
+
+    async def _leave_behind(self, item: dict[str, Any]) -> None:
         """Put what was printed under the stopped answer. Open WebUI drops the result of a
         stopped call, and writes the message once more while it ends the turn."""
-        text = render_for_chat(result, self._label)
-        mark = {"state": "ended", "run": result.run_id}
-        item = text_item(result.run_id, text, mark)
         deadline = Deadline(_TURN_END_SECONDS)
         while not deadline.passed():
             message = await stored_message(self._chat_id, self._message_id)
@@ -159,17 +183,16 @@ def _describe_tool(valves: ToolValves) -> str:
     except SandboxError:  # each call will say so
         settings = resolve_settings(valves, None, {})
     limits = settings.limits
+    packages = "" if settings.shared.image != _OWN_IMAGE else _OWN_PACKAGES
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
 see; in Python the value of a last bare expression is returned too.
 Nothing persists: each call starts with an empty work folder (/mnt/data), no files and no
 variables of earlier calls. There is no network, no keyboard and no way to install packages.
-Python has numpy, pandas, matplotlib, scipy, scikit-learn, sympy, pillow, openpyxl, lxml,
-beautifulsoup4 and tabulate.
-Limits: {limits.seconds:g} s, {limits.memory_mib} MB memory, {limits.cpus:g} CPU, \
-{limits.processes} processes, {limits.work_mib} MB of files. The result holds at most \
-{settings.model_output_kb} KB: of a longer output the start and the end.
+{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
+{limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
+holds at most {settings.model_output_kb} KB: of a longer output the start and the end.
 
 :param code: The whole program, as plain text without Markdown fences.
 :param language: The program's language.

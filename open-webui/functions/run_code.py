@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     f1a2bc9320a056b6f76913a03d4d28288eea66c4c146f1109d4a70fcd215a3a3
+#     fd2111ce5179128d6b890a96573c078494e773f9e50fcf3d663f9168c7e6c802
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -50,13 +50,13 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     owui_plugin/dialogs.py                  Questions to the person who clicked.
-#     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     owui_plugin/admission.py                Who may start a run now, and who waits: an asyncio queue that holds no thread.
+#     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
-#     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
-#     owui_plugin/line_map.py                 Blocks joined into the steps of a run, and their line numbers found again.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
 #     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
+#     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
+#     owui_plugin/line_map.py                 Blocks joined into the steps of a run, and their line numbers found again.
 #     owui_plugin/action.py                   The Run code button: an Action under every answer that runs the code in it.
 
 import argparse
@@ -77,7 +77,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -88,7 +88,7 @@ from math import ceil
 from pathlib import Path, PurePosixPath
 from signal import SIGKILL
 from types import ModuleType
-from typing import Any, IO, Protocol, Self, cast
+from typing import Any, IO, NoReturn, Protocol, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -778,8 +778,9 @@ class Transcript:
 
     Keeps ``cap_bytes`` of head and of tail for stdout, for stderr, and for both together. A
     carriage return drops the open line of its stream, as soon as something is written over
-    it. When the other stream writes, the open line goes into the combined output as it is.
-    An open line of more than 64 Ki characters is final.
+    it. When the other stream writes, the open line gets its line end in the combined output
+    at once: unbuffered programs write a text and its line end apart, and the other stream
+    may come in between. An open line of more than 64 Ki characters is final.
     """
 
     def __init__(self, cap_bytes: int) -> None:
@@ -788,6 +789,9 @@ class Transcript:
         self._open_output = _OpenLine()
         self._output = HeadTail(cap_bytes)
         self._writer = ""
+        self._ended_for = (
+            ""  # the stream whose line end is in the combined output already
+        )
 
     def add(self, stream: str, text: str) -> None:
         """Appends cleaned text of ``stdout`` or ``stderr``; KeyError for another name."""
@@ -795,9 +799,18 @@ class Transcript:
             return
         self._kept[stream].add(self._open[stream].add(text))
         if stream != self._writer:
-            self._output.add(self._open_output.take())
+            self._end_open_line()
             self._writer = stream
+        if stream == self._ended_for:
+            text = text.removeprefix("\n")
+            self._ended_for = ""
         self._output.add(self._open_output.add(text))
+
+    def _end_open_line(self) -> None:
+        line = self._open_output.take()
+        if line:
+            self._output.add(line + "\n")
+            self._ended_for = self._writer
 
     def finish(self) -> tuple[KeptText, KeptText, KeptText]:
         """stdout, stderr, and both together; lines that were still open are shown."""
@@ -906,6 +919,7 @@ close. Outside of a fence everything is escaped.
 
 _HEADING = "**Run code** · "
 _VALUE_LABEL = "Value:"
+_NOTHING_PRINTED = "The program printed nothing."
 
 _OUTCOME_WORDS = {
     Outcome.SANDBOX_ERROR: "could not run",
@@ -921,9 +935,12 @@ _OUTCOME_WORDS = {
 
 # Characters that turn the text around them, hide in it, or end a line for some readers.
 _DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-# Open WebUI takes `\(` and `\[` for formulas, so links are broken at their `]` alone, and
-# shows entities such as `&amp;` as they are, so backslashes it is.
-_MARKDOWN = re.compile(r"[\\`*_{\]<>#|~$&]")
+# Open WebUI shows entities such as `&amp;` as they are, so it must be backslashes. But it
+# takes `\(` and `\[` for formulas, and breaks lines before `\\b`: links are broken at their
+# `]` alone, and a backslash of the text becomes a character that looks like one.
+_MARKDOWN = re.compile(r"[`*_{\]<>#|~$&]|^[-+=:]")
+_LIST_NUMBER = re.compile(r"^\d+(?=[.)])")
+_BACKSLASH_LIKE = "\u29f5"
 _BACKTICKS = re.compile(r"`{3,}")
 
 _FENCE_PATTERN = r"(`{3,})text\n(?:[^\n]*\n)*?\1[ \t]*(?=\n|\Z)"
@@ -946,8 +963,12 @@ def visible_kept(text: KeptText) -> KeptText:
 
 
 def escape_markdown(text: str) -> str:
-    """Any text as one line of Markdown that shows it and does nothing else."""
-    return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible_text(text).split()))
+    """Any text as one line of Markdown that shows it and does nothing else.
+
+    Not letter for letter: white space is one blank, a backslash a look-alike.
+    """
+    line = " ".join(visible_text(text).split()).replace("\\", _BACKSLASH_LIKE)
+    return _LIST_NUMBER.sub(r"\g<0>\\", _MARKDOWN.sub(r"\\\g<0>", line))
 
 
 def fenced(text: str) -> str:
@@ -972,20 +993,21 @@ def render_for_chat(
     """
     told = [escape_markdown(line) for line in (result.message, *result.notes, *notes)]
     lines = [told[0], hint_for(result), *told[1:]]
+    output = str(shorten(visible_kept(result.output), shown_bytes))
+    if not output and result.outcome is Outcome.OK and not result.value:
+        lines.append(_NOTHING_PRINTED)
     parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
-    output = shorten(visible_kept(result.output), shown_bytes)
-    parts.append(fenced(str(output) or "(no output)"))
+    if output:
+        parts.append(fenced(output))
     if result.value:
         value = shorten(KeptText(visible_text(result.value)), shown_bytes)
         parts.append(f"{_VALUE_LABEL}\n\n{fenced(str(value))}")
     return "\n".join(parts)
 
 
-def running_text(label: str, preview: str = "") -> str:
-    """Markdown for a run that has begun; ``preview`` is the end of its output so far."""
-    about = "If Open WebUI restarts before the result is here, the run was interrupted."
-    text = _result_summary(f"{label} · running…", [about])
-    return f"{text}\n{fenced(preview)}" if preview else text
+def running_text(label: str) -> str:
+    """Markdown for a run that has begun, to be replaced by its result."""
+    return _result_summary(f"{label} · running…", [])
 
 
 def render_refusal_for_chat(sentence: str) -> str:
@@ -1002,7 +1024,8 @@ def _result_ending(result: RunResult) -> str:
     words = _OUTCOME_WORDS[result.outcome]
     if result.outcome is Outcome.FAILED and result.shell_exit_code is not None:
         words += f" (exit {result.shell_exit_code})"
-    return f"{words} · {result.seconds:.2f} s"
+    # A run that never began took no time.
+    return f"{words} · {result.seconds:.2f} s" if result.seconds else words
 
 
 def _result_summary(heading: str, lines: Iterable[str]) -> str:
@@ -1644,14 +1667,13 @@ class ActionValves(CommonValves):
     """The valves of the Run code button."""
 
     shown_output_kb: int = Field(
-        default=64,
+        default=16,
         ge=1,
         le=1024,
-        description="Output put under the answer, in KiB: its start and its end.",
-    )
-    show_button_status: bool = Field(
-        default=True,
-        description="Show what the run is doing above the answer.",
+        description=(
+            "Output put under the answer, in KiB: its start and its end. The model reads it "
+            "too, in each later turn."
+        ),
     )
     priority: int = Field(
         default=0,
@@ -1739,7 +1761,6 @@ class Settings:
     limits: Limits
     shown_output_kb: int
     model_output_kb: int
-    show_button_status: bool
 
 
 def resolve_settings(
@@ -1767,7 +1788,6 @@ def resolve_settings(
         ),
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
-        show_button_status=values["show_button_status"],
     )
 
 
@@ -1863,25 +1883,39 @@ class Lease:
 
 
 def current_owner() -> str:
-    """``host/pid/start``: this process, told apart from a later one with the same pid.
+    """``machine/pid/start``: this process, told apart from a later one with the same pid.
 
     Never a person's name: labels can be read by everyone who may use the engine.
     """
-    return f"{socket.gethostname()}/{os.getpid()}/{_process_start(os.getpid())}"
+    return f"{_machine()}/{os.getpid()}/{_process_start(os.getpid())}"
 
 
 def is_dead(lease: Lease, now: float) -> bool:
     """Whether nobody can be using this sandbox any more.
 
-    Provable in two ways: it expired, or its owner was on this very host and is gone.
+    Provable in two ways: it expired, or its owner would be seen from here and is gone.
     """
     if now > lease.expires_at + _MARGIN_SECONDS:
         return True
-    host, _, rest = lease.owner.partition("/")
+    machine, _, rest = lease.owner.partition("/")
     pid, _, start = rest.partition("/")
-    if host != socket.gethostname() or not pid.isdigit():
+    if machine != _machine() or not pid.isdigit():
         return False
     return _process_start(int(pid)) != start
+
+
+def _machine() -> str:
+    """Where a pid means the same process: this boot of this host, and this pid namespace.
+
+    The host's name alone would not do: containers share it when they share its network, and
+    must not take each other's processes for dead.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:  # not Linux: nobody is provably dead before the lease ends
+        boot, namespace = "", str(os.getpid())
+    return f"{socket.gethostname()}.{boot}.{namespace}"
 
 
 def _process_start(pid: int) -> str:
@@ -2038,8 +2072,12 @@ untrusted, and file contents go to unlinked temporary files, never whole into me
 
 
 _LONGEST_PART = 255
+_NO_ROOM = "there was no room for it on the server"
 _DEEPEST = 20
 _IN_MEMORY = 1 << 16
+_PAGE = 4096
+_LARGEST_STDIN_MIB = 16
+_LONGEST_NAME = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -2053,8 +2091,8 @@ class InputPlan:
 def plan_files(request: RunRequest) -> InputPlan:
     """Check the names and sizes of a request's files, and name its programs.
 
-    Raises InvalidRequest for an unsafe or repeated name, an unknown language, or more bytes
-    than the work folder holds.
+    Raises InvalidRequest for an unsafe or repeated name, an unknown language, more than the
+    work folder holds, or more than 16 MiB of stdin.
     """
     taken: set[str] = set()
     for file in request.files:
@@ -2069,13 +2107,23 @@ def plan_files(request: RunRequest) -> InputPlan:
         taken.add(name)
         programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
     files = (*request.files, *programs)
-    total = sum(len(file.data) for file in files)
-    if total > request.limits.work_mib * MIB:
+    _check_sizes(files, request)
+    return InputPlan(files, tuple(program.name for program in programs))
+
+
+def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
+    # The folder gives out whole pages.
+    needed = sum(-(-len(file.data) // _PAGE) * _PAGE for file in files)
+    if needed > request.limits.work_mib * MIB:
         raise InvalidRequest(
-            f"The files for this run have {total / MIB:.1f} MB, but the work folder holds "
+            f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
             f"{request.limits.work_mib} MB. Leave some out."
         )
-    return InputPlan(files, tuple(program.name for program in programs))
+    if len(request.stdin) > _LARGEST_STDIN_MIB * MIB:
+        raise InvalidRequest(
+            f"The input of a program (stdin) may have {_LARGEST_STDIN_MIB} MB at most. Give "
+            "it a file instead."
+        )
 
 
 def _check_input_name(name: str) -> None:
@@ -2116,34 +2164,41 @@ def _free_name(wanted: str, taken: set[str]) -> str:
 
 def safe_output_name(untrusted_name: str) -> str:
     """A relative name whose parts are no path tricks; it may still need escaping to show."""
-    parts = [part for part in untrusted_name.split("/") if part not in ("", ".", "..")]
-    return "/".join(parts)[:4096].replace("\0", "�") or "unnamed"
+    name = untrusted_name[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+    return "/".join(parts).replace("\0", "�") or "unnamed"
 
 
 class FileReceiver:
     """Takes f, d and q frames and keeps each file in an unlinked temporary file.
 
-    The guest was told the bounds; whoever passes them is not our guest: ProtocolError.
+    The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
+    for which this host has no room is lost, and the run goes on.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._files: list[OutputFile] = []
         self._current: OutputFile | None = None
+        self._current_is_lost = False
         self._total = 0
+        self._lost: list[SkippedFile] = []
         self._names: set[str] = set()
 
     def begin(self, untrusted_name: str) -> None:
         """A file starts. Raises ProtocolError when there are too many, or one is open."""
-        if self._current is not None or len(self._files) >= self._limits.files:
+        count = len(self._files) + len(self._lost)
+        if self._current is not None or count >= self._limits.files:
             raise ProtocolError(
                 "The sandbox sent a broken message.", "file out of turn"
             )
-        # Two names that are not valid UTF-8 may have become the same one.
-        name = _free_name(safe_output_name(untrusted_name), self._names)
+        name = safe_output_name(untrusted_name)
+        if name in self._names:  # two that were not valid UTF-8 have become the same
+            name = _free_name(name, self._names)
         self._names.add(name)
         content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
         self._current = OutputFile(name, 0, content)
+        self._current_is_lost = False
 
     def data(self, untrusted_data: bytes) -> None:
         """Bytes of the open file. Raises ProtocolError above the size limits."""
@@ -2159,8 +2214,9 @@ class FileReceiver:
             or self._total > self._limits.work_mib * MIB
         ):
             raise ProtocolError("The sandbox sent a broken message.", "file too large")
-        file.content.write(untrusted_data)
         self._current = replace(file, size=size)
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.write, untrusted_data)
 
     def end(self) -> None:
         """The open file is complete. Raises ProtocolError when none is open."""
@@ -2168,9 +2224,23 @@ class FileReceiver:
             raise ProtocolError(
                 "The sandbox sent a broken message.", "end without a file"
             )
-        self._current.content.seek(0)
-        self._files.append(self._current)
-        self._current = None
+        file, self._current = self._current, None
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.seek, 0)
+        if self._current_is_lost:
+            self._lost.append(SkippedFile(file.name, _NO_ROOM))
+        else:
+            self._files.append(file)
+
+    def _try_to_keep(self, action: Callable[[Any], object], argument: object) -> None:
+        try:
+            action(argument)
+        except OSError:
+            self._current_is_lost = True
+
+    def lost_files(self) -> tuple[SkippedFile, ...]:
+        """Whole files that could not be kept."""
+        return tuple(self._lost)
 
     def complete_files(self) -> tuple[OutputFile, ...]:
         """All whole files, sorted by name; an unfinished one is dropped."""
@@ -2187,6 +2257,7 @@ class FileReceiver:
 """Events on their way from a run to whoever watches it, who may be slow or asleep."""
 
 
+_feed_log = logging.getLogger("run_code.event_feed")
 _CAP_CHARACTERS = 1 << 18
 _CLOSE_SECONDS = 2.0
 
@@ -2195,7 +2266,8 @@ class EventFeed:
     """Calls ``on_event`` in a thread of its own; putting never waits for it.
 
     Texts of one stream that wait are merged. While more than 256 Ki characters wait, further
-    text is dropped: the result holds it, the watcher only wants to see something move.
+    text is dropped: the result holds it, the watcher only wants to see something move. One
+    that raises is told no more.
     """
 
     def __init__(self, on_event: OnEvent | None) -> None:
@@ -2238,6 +2310,8 @@ class EventFeed:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS)
+        with self._changed:
+            self._waiting.clear()
 
     def _deliver(self) -> None:
         while True:
@@ -2248,8 +2322,16 @@ class EventFeed:
                     return
                 event = self._waiting.popleft()
                 self._characters -= len(event.text)
-            if self._on_event is not None:
-                self._on_event(event)
+            if self._on_event is not None and not self._tell(self._on_event, event):
+                return
+
+    def _tell(self, on_event: OnEvent, event: RunEvent) -> bool:
+        try:
+            on_event(event)
+        except Exception:
+            _feed_log.exception("whoever watched a run failed, and sees no more of it")
+            self._on_event = None
+        return self._on_event is not None
 
 
 # ===== end sandbox_core/event_feed.py =====
@@ -2262,7 +2344,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+f1a2bc9320a0"
+BUILD_ID = "0.1.0+fd2111ce5179"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -2390,7 +2472,7 @@ class Collector:
         """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
         found = []
         try:
-            entries = with_permission(os.scandir, folder or ".", 0o700)
+            entries = with_permission(open_folder, folder or ".", 0o700)
         except OSError as error:
             self.skip(folder, error.strerror)
             return found
@@ -2491,6 +2573,11 @@ def with_permission(open_it, name, mode):
         return open_it(name)
 
 
+def open_folder(name):
+    os.stat(os.path.join(name, "."))  # to list it is not enough
+    return os.scandir(name)
+
+
 def open_file(name):
     return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 
@@ -2545,9 +2632,10 @@ class Program:
         for descriptor in self.outputs:
             os.set_blocking(descriptor, False)
 
-    def supply(self, data):
+    def supply(self, parts):
         """Give the program its whole stdin; it is closed after the last byte."""
-        self.input.put(data)
+        for part in parts:
+            self.input.put(part)
         self.supplied = True
         self.feed()
 
@@ -2931,12 +3019,12 @@ class Guest:
             frame = take_frame(self.wire.received)
 
     def read_output(self, descriptor):
-        """Pass on one chunk of a program's pipe. Returns False at its end."""
+        """Pass on one chunk of a program's pipe. Returns False when there is none."""
         program = self.program
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:
-            return True
+            return False
         if not data:
             program.close_output(descriptor)
             return False
@@ -2945,6 +3033,7 @@ class Guest:
         if room > 0:
             self.wire.send(program.outputs[descriptor], data[:room])
         if len(data) > room:
+            self.flags["output_capped"] = True
             self.stop_program("output_capped")
         if len(data) < BURST:
             # Small writes come in bursts; one frame each would cost more than the program.
@@ -3038,7 +3127,8 @@ class Guest:
         if self.started_at is None:
             self.started_at = started
         self.wire.send(b"s", json_text({"step": index}))
-        self.program.supply(b"".join(self.input_data) if index == 0 else b"")
+        self.program.supply(self.input_data)
+        self.input_data = []
         while self.program.status is None:
             self.turn()
         seconds = time.monotonic() - started
@@ -3087,7 +3177,8 @@ class Guest:
         return program, release
 
     def drain_outputs(self):
-        """All writers are dead: what is left in the pipes ends with an end of file."""
+        """All writers are dead, so an empty pipe stays empty. Do not wait for its end: a
+        writing end that was on its way through a socket may outlive its processes."""
         for descriptor in list(self.program.outputs):
             while self.read_output(descriptor):
                 while self.wire.sender.unsent >= BACKLOG:
@@ -3274,7 +3365,7 @@ Only this differs, and cannot be helped:
 
 * one more frame is below ``__main__``: seen in a printed stack, as the caller of module code,
   by a ``stacklevel`` that goes beyond the program, by a trace or profile function at the end,
-  and as one call less before the recursion limit;
+  and as one or two calls less before the recursion limit;
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
   the warning filters they set; garbage collector counts and the process's age are other ones;
@@ -3700,6 +3791,7 @@ _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
 _HEADER_KINDS = b"hsxvfqk!z"
 _LARGEST_VALUE = 1 << 19
+_MISSING = object()
 
 _BOOTSTRAP = """\
 import os
@@ -3753,7 +3845,7 @@ def parse_header(
     if not isinstance(untrusted, dict):
         raise ProtocolError("The sandbox sent a broken message.", "header is no object")
     for name, kinds in types.items():
-        value = untrusted.get(name)
+        value = untrusted.get(name, _MISSING)
         wanted = kinds if isinstance(kinds, tuple) else (kinds,)
         is_stray_bool = isinstance(value, bool) and bool not in wanted
         if not isinstance(value, wanted) or is_stray_bool:
@@ -3919,9 +4011,14 @@ def _step(language_name: str, file_name: str) -> dict[str, Any]:
 
 
 _STREAMS = {"o": "stdout", "e": "stderr"}
+_OF_A_STEP = "sx!"
+_NO_HELLO = {"kernel": ""}
 _MOST_SKIPPED = 200
-_LONGEST_NAME = 4096
 _LONGEST_REASON = 200
+_LONGEST_KERNEL = 200
+_HIGHEST_CODE = 255
+_HIGHEST_SIGNAL = 64
+_MOST_SECONDS = 1e6
 _FLAGS = (
     "cancelled",
     "timed_out",
@@ -3957,6 +4054,7 @@ class Recorder:
         self._request = request
         self._feed = feed
         self._step = 0
+        self._running = False
         self._last: _StepEnd | None = None
         self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
         self._transcript = Transcript(limits.kept_output_kib * 1024)
@@ -3975,11 +4073,13 @@ class Recorder:
     def take(self, kind: str, untrusted_payload: bytes) -> None:
         """One frame. Raises ProtocolError when it does not belong here."""
         if self.done or (self.hello is None and kind != "h"):
-            raise ProtocolError(
-                "The sandbox sent a broken message.", f"{kind} out of turn"
-            )
+            _breach(f"{kind} out of turn")
         if kind in _STREAMS:
             self._take_output(_STREAMS[kind], untrusted_payload)
+        elif kind in _OF_A_STEP:
+            self._take_step_header(kind, untrusted_payload)
+        elif self._running:
+            _breach(f"{kind} while a program runs")
         elif kind == "d":
             self._files.data(untrusted_payload)
         else:
@@ -3987,10 +4087,8 @@ class Recorder:
 
     def _take_output(self, stream: str, untrusted_data: bytes) -> None:
         self._output_left -= len(untrusted_data)
-        if self._output_left < 0:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "output above its cap"
-            )
+        if self._output_left < 0 or not self._running:
+            _breach("output above its cap, or of no program")
         self._add_text(stream, self._cleaners[stream].feed(untrusted_data))
 
     def _add_text(self, stream: str, text: str) -> None:
@@ -3998,37 +4096,53 @@ class Recorder:
             self._transcript.add(stream, text)
             self._feed.put(RunEvent("text", self._step, stream, text))
 
-    def _take_header(self, kind: str, untrusted_payload: bytes) -> None:
-        if kind == "h":
-            self.hello = parse_header(
-                untrusted_payload, {"gvisor": bool, "kernel": str}
-            )
-        elif kind == "s":
+    def _take_step_header(self, kind: str, untrusted_payload: bytes) -> None:
+        if kind == "s":
             self._take_started(untrusted_payload)
         elif kind == "x":
             self._take_step_end(untrusted_payload)
+        else:
+            reason = parse_header(untrusted_payload, {"reason": str})["reason"]
+            raise ProtocolError(
+                "The sandbox could not run this. Try again; if it stays, tell your "
+                "administrator.",
+                clean_text(reason[:_LONGEST_REASON]),
+            )
+
+    def _take_header(self, kind: str, untrusted_payload: bytes) -> None:
+        if kind == "h":
+            self._take_hello(untrusted_payload)
         elif kind == "v":
-            self._value = parse_header(untrusted_payload, {"text": str})["text"]
+            self._take_value(untrusted_payload)
         elif kind == "f":
             self._files.begin(parse_header(untrusted_payload, {"name": str})["name"])
         elif kind == "q":
             self._files.end()
         elif kind == "k":
             self._take_skipped(untrusted_payload)
-        elif kind == "!":
-            reason = parse_header(untrusted_payload, {"reason": str})["reason"]
-            raise ProtocolError(
-                "The sandbox could not run this. Try again; if it stays, tell your "
-                "administrator.",
-                reason[:_LONGEST_REASON],
-            )
         else:
             self._take_done(untrusted_payload)
 
+    def _take_hello(self, untrusted_payload: bytes) -> None:
+        if self.hello is not None:
+            _breach("a second hello")
+        self.hello = parse_header(untrusted_payload, {"gvisor": bool, "kernel": str})
+
+    def _take_value(self, untrusted_payload: bytes) -> None:
+        """The launcher's note of a value is a file that the program may spoil: a broken one
+        is no value, and no breach."""
+        try:
+            text = parse_header(untrusted_payload, {"text": str})["text"]
+        except ProtocolError:
+            return
+        self._value = clean_text(text)
+
     def _take_started(self, untrusted_payload: bytes) -> None:
-        self._step = parse_header(untrusted_payload, {"step": int})["step"]
-        if not 0 <= self._step < len(self._request.steps):
-            raise ProtocolError("The sandbox sent a broken message.", "no such step")
+        step = parse_header(untrusted_payload, {"step": int})["step"]
+        expected = 0 if self._last is None else self._last.step + 1
+        if self._running or self.program_over or step != expected:
+            _breach(f"start of step {step}")
+        self._step, self._running = step, True
         self.started = True
         self._feed.put(RunEvent("started", self._step))
 
@@ -4037,27 +4151,35 @@ class Recorder:
         end = parse_header(
             untrusted_payload, {"step": int, "exit_code": optional, "signal": optional}
         )
-        if end["step"] != self._step or (end["exit_code"] is None) == (
-            end["signal"] is None
-        ):
-            raise ProtocolError("The sandbox sent a broken message.", "step end")
-        self._last = _StepEnd(end["step"], end["exit_code"], end["signal"])
+        code, number = end["exit_code"], end["signal"]
+        fits = (
+            0 <= code <= _HIGHEST_CODE and number is None
+            if code is not None
+            else number is not None and 1 <= number <= _HIGHEST_SIGNAL
+        )
+        if not self._running or end["step"] != self._step or not fits:
+            _breach("end of a step")
+        self._running = False
+        self._last = _StepEnd(self._step, code, number)
         is_last = self._step == len(self._request.steps) - 1
-        self.program_over = is_last or end["exit_code"] != 0
+        self.program_over = is_last or code != 0
 
     def _take_skipped(self, untrusted_payload: bytes) -> None:
         entry = parse_header(untrusted_payload, {"name": str, "reason": str})
         if len(self._skipped) < _MOST_SKIPPED:
-            name, reason = (
-                entry["name"][:_LONGEST_NAME],
-                entry["reason"][:_LONGEST_REASON],
-            )
+            name = safe_output_name(entry["name"]) if entry["name"] else ""
+            reason = clean_text(entry["reason"][:_LONGEST_REASON])
             self._skipped.append(SkippedFile(name, reason))
 
     def _take_done(self, untrusted_payload: bytes) -> None:
         types = dict.fromkeys(_FLAGS, bool) | {"seconds": (int, float)}
         values = parse_header(untrusted_payload, types)
-        self.seconds = float(values.pop("seconds"))
+        seconds = values.pop("seconds")
+        if not 0 <= seconds <= _MOST_SECONDS:
+            _breach("seconds out of range")
+        if not (self.program_over or values["cancelled"]):
+            _breach("an end before that of the programs")
+        self.seconds = float(seconds)
         self._flags = values
         self.done = self.program_over = True
 
@@ -4094,15 +4216,21 @@ class Recorder:
             output=output,
             value=self._value,
             files=self._files.complete_files(),
-            skipped=tuple(self._skipped),
+            skipped=(*self._skipped, *self._files.lost_files()),
             notes=_notes(outcome, seen, self._request),
             seconds=self.seconds,
             failed_step=last.step if last and went_wrong else None,
             evidence={
                 **facts,
-                "kernel": str((self.hello or {}).get("kernel", ""))[:200],
+                "kernel": clean_text(
+                    (self.hello or _NO_HELLO)["kernel"][:_LONGEST_KERNEL]
+                ),
             },
         )
+
+
+def _breach(detail: str) -> NoReturn:
+    raise ProtocolError("The sandbox sent a broken message.", detail)
 
 
 def _notes(outcome: Outcome, seen: Evidence, request: RunRequest) -> tuple[str, ...]:
@@ -4151,7 +4279,7 @@ class Budgets:
     transfer: float = 10.0
     overtime: float = 2.0
     collection: float = 5.0
-    farewell: float = 1.5
+    farewell: float = 1.0
 
 
 class Runner(Protocol):
@@ -4288,8 +4416,10 @@ class _Session:
             self._request.stdin
         )
         upload = Deadline(budgets.transfer + size / _BYTES_PER_SECOND)
-        for frames in job_frames(self._request, self._plan):
-            channel.send(frames, upload)
+        for frame in job_frames(self._request, self._plan):
+            if self._cancel.is_set():
+                raise ChannelClosed("The run was stopped on request.")
+            channel.send(frame, upload)
         self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
         program = Deadline(self._request.limits.seconds + budgets.overtime)
         if not self._read_until(
@@ -4349,9 +4479,10 @@ class _Session:
         """What the host saw. A dead sandbox is looked into: its memory may have run out."""
         oom = False
         ended = None
-        suspicious = error or self._timed_out or self._recorder.ended_suspiciously
-        if self.channel is not None and suspicious:
+        broken = error or self._timed_out
+        if self.channel is not None and broken:
             self.channel.kill()
+        if self.channel is not None and (broken or self._recorder.ended_suspiciously):
             ended = self.channel.ended(Deadline(self._budgets.overtime))
             oom = bool(ended.oom)
         if ended is not None and ended.untrusted_diagnostics:
@@ -4446,11 +4577,11 @@ def _what_happened(result: RunResult) -> str:
 
 
 _RUNTIME_WORDS = (
-    "unknown or invalid runtime name",
-    "unknown runtime specified",
-    "runtime name",
-    "runsc",
+    "runtime name",  # not registered: "unknown or invalid runtime name" and the like
+    "unknown runtime",
+    "unable to retrieve oci runtime error",  # its binary is gone, or is no runtime
 )
+_NO_PROGRAM_WORDS = ("error finding executable", "executable file not found")
 _MISSING_PACKAGE = (
     "The Python package “docker” is missing where Open WebUI runs. Install it there "
     "(pip install docker) and try again."
@@ -4474,6 +4605,10 @@ _NO_IMAGE = (
 _NO_RUNTIME = (
     "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
     "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
+)
+_NO_PYTHON = (
+    "The sandbox image has no python3, so nothing was run. An administrator should build it "
+    "again (docs/setup.md, “The sandbox image”)."
 )
 _REFUSED = (
     "The container engine refused to start the sandbox. An administrator should look at "
@@ -4500,8 +4635,7 @@ def engine_error_from(error: Exception) -> EngineError:
     if isinstance(error, ModuleNotFoundError) and error.name == "docker":
         return EngineError(_MISSING_PACKAGE, repr(error))
 
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import ConnectionError as NotConnected
+    from docker.errors import APIError, DockerException, StreamParseError
     from requests.exceptions import RequestException, Timeout
     from urllib3.exceptions import HTTPError, TimeoutError
 
@@ -4512,9 +4646,8 @@ def engine_error_from(error: Exception) -> EngineError:
         return EngineUnavailable(_NO_ANSWER, detail)
     if "PermissionError" in detail or "Permission denied" in detail:
         return EngineUnavailable(_NOT_ALLOWED, detail)
-    if isinstance(
-        error, (NotConnected, RequestException, DockerException, HTTPError, OSError)
-    ):
+    theirs = (RequestException, DockerException, StreamParseError, HTTPError, OSError)
+    if isinstance(error, theirs):
         return EngineUnavailable(_NOT_REACHED, detail)
     raise error
 
@@ -4525,6 +4658,8 @@ def _error_from_answer(error: Exception, detail: str) -> EngineError:
         return ImageMissing(_NO_IMAGE, detail)
     if any(words in text for words in _RUNTIME_WORDS):
         return RuntimeMissing(_NO_RUNTIME, detail)
+    if any(words in text for words in _NO_PROGRAM_WORDS):
+        return StartFailed(_NO_PYTHON, detail)
     return StartFailed(_REFUSED, detail)
 
 
@@ -4558,6 +4693,26 @@ class DockerApi:
             client.timeout = seconds
             return getattr(client, method)(*args, **kwargs)
 
+    def events(
+        self, deadline: Deadline, container_id: str, kinds: list[str], since: int
+    ) -> list[dict[str, Any]]:
+        """What the daemon remembers of a container, oldest first. Raises EngineError."""
+        filters = {"container": [container_id], "event": kinds}
+        with docker_errors_mapped():
+            stream = self.call(
+                deadline,
+                "events",
+                since=since,
+                # Not in the future, or the daemon would wait for more to happen.
+                until=f"{time.time():.3f}",
+                filters=filters,
+                decode=True,
+            )
+            try:
+                return list(stream)
+            finally:
+                stream.close()
+
     def pull(self, image: str) -> None:
         """Fetch an image from its registry, which may take minutes. Raises EngineError."""
         with docker_errors_mapped():
@@ -4583,7 +4738,20 @@ class DockerApi:
             **where, version=self._version or "auto", timeout=seconds
         )
         self._version = client.api_version
+        _make_punctual(client)
         return client
+
+
+def _make_punctual(client: Any) -> None:
+    """Give a time-out to the calls for which the SDK has none (attach, events, wait)."""
+    request = client.request
+
+    def request_in_time(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = client.timeout
+        return request(*args, **kwargs)
+
+    client.request = request_in_time
 
 
 # ===== end sandbox_core/engines/docker_api.py =====
@@ -4599,7 +4767,10 @@ writes to stderr is kept, bounded, as diagnostics.
 
 
 _CHUNK = 1 << 18
+_EXIT_SECONDS = 1.0
 _REMOVE_SECONDS = 10.0
+_SIGKILLED = 137
+_POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
 
@@ -4655,10 +4826,17 @@ class DockerChannel:
         self._socket: socket.socket = getattr(attached, "_sock", attached)
         self._socket.setblocking(False)
         self._records = StreamRecords()
-        self._started_at = time.time()
+        self._made_at = time.time()
+        self._started = False
+        self._ended_by_itself = False
         self._killed = threading.Event()
         self._lock = threading.Lock()
         self._report: KillReport | None = None
+
+    def start(self, deadline: Deadline) -> None:
+        """Start the container. Called once, by the engine. Raises EngineError."""
+        self._api.call(deadline, "start", self._container_id)
+        self._started = True
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """See Channel.send."""
@@ -4670,8 +4848,15 @@ class DockerChannel:
                 raise StartFailed(
                     "The sandbox did not take its files in time. Try again."
                 )
-            if not self._wait_for(select.POLLOUT, min(0.2, deadline.remaining())):
+            state = self._wait_for(
+                select.POLLOUT | _POLL_GONE, min(0.2, deadline.remaining())
+            )
+            if not state:
                 continue
+            if state & _POLL_GONE and not self._killed.is_set():
+                # Docker goes on taking what nobody will read, until its buffers are full.
+                self._ended_by_itself = True
+                raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
             except BlockingIOError:
@@ -4693,18 +4878,24 @@ class DockerChannel:
                 continue
             except OSError:
                 return b""
+            if not data:
+                self._ended_by_itself = not self._killed.is_set()
+                return b""
             stdout = self._records.feed(data)
-            if stdout or not data:
+            if stdout:
                 return stdout
+            if end.passed():
+                return None
         return b""
 
-    def _wait_for(self, event: int, seconds: float) -> bool:
+    def _wait_for(self, events: int, seconds: float) -> int:
+        """The poll events that are there now; 0 when none came in time."""
         poll = select.poll()
         try:
-            poll.register(self._socket, event)
+            poll.register(self._socket, events)
         except ValueError:  # closed by a kill in another thread
-            return True
-        return bool(poll.poll(seconds * 1000))
+            return events
+        return next((state for _, state in poll.poll(seconds * 1000)), 0)
 
     def close_send(self) -> None:
         """See Channel.close_send."""
@@ -4719,31 +4910,32 @@ class DockerChannel:
             if self._report is None or self._report.may_linger:
                 with suppress(OSError):  # it may be closed already
                     self._socket.shutdown(socket.SHUT_RDWR)
-                self._report = remove_container(self._api, self._container_id)
+                patience = _EXIT_SECONDS if self._started else 0.0
+                self._report = remove_container(self._api, self._container_id, patience)
             return self._report
 
     def ended(self, deadline: Deadline) -> Ended:
         """See Channel.ended. The container may be gone already, so the daemon's recent events
         are asked: they hold the exit code, and whether its memory limit was hit."""
         try:
-            events = self._api.call(
-                deadline,
-                "events",
-                since=int(self._started_at) - 1,
-                until=int(time.time() + min(2.0, deadline.remaining())) + 1,
-                filters={"container": [self._container_id], "event": ["oom", "die"]},
-                decode=True,
+            events = self._api.events(
+                deadline, self._container_id, ["oom", "die"], int(self._made_at) - 1
             )
-            oom, exit_code = False, None
-            for event in events:
-                if event.get("Action") == "oom":
-                    oom = True
-                else:
-                    exit_code = int(event["Actor"]["Attributes"]["exitCode"])
-                    break
         except EngineError as error:
             return Ended(None, None, str(error), may_linger=True)
-        return Ended(exit_code, oom, self._records.untrusted_diagnostics)
+        codes = [
+            int(event["Actor"]["Attributes"]["exitCode"])
+            for event in events
+            if event["Action"] == "die"
+        ]
+        exit_code = codes[0] if codes else None
+        # Docker misses the event when the whole sandbox dies at once. Then, what ended it with
+        # SIGKILL before we did was the kernel.
+        oom = any(event["Action"] == "oom" for event in events) or (
+            self._ended_by_itself and exit_code == _SIGKILLED
+        )
+        lingers = self._report is not None and self._report.may_linger
+        return Ended(exit_code, oom, self._records.untrusted_diagnostics, lingers)
 
     def close(self) -> None:
         """See Channel.close."""
@@ -4754,21 +4946,40 @@ class DockerChannel:
             response.close()
 
 
-def remove_container(api: DockerApi, container_id: str) -> KillReport:
-    """Kill and remove a container, and make sure that it is gone."""
+def remove_container(
+    api: DockerApi, container_id: str, patience: float = 0.0
+) -> KillReport:
+    """Make sure that a container is gone.
+
+    For ``patience`` seconds it may end and go by itself: its guest does so when its stdin
+    ends. To kill a sandbox that is just ending, with many processes in it, can make Docker
+    wait a second for each of them (containerd reaps them behind its own kill command).
+    """
+    if patience and _is_removed(api, container_id, Deadline(patience)):
+        return KillReport()
     deadline = Deadline(_REMOVE_SECONDS)
-    detail = ""
-    while not deadline.passed():
+    while True:
         try:
             api.call(deadline, "remove_container", container_id, force=True, v=True)
             return KillReport()
         except EngineError as error:
-            detail = error.detail
-        if "No such container" in detail:
-            return KillReport()
-        # 409: the daemon is removing it on its own; the next try finds it gone.
-        time.sleep(0.02)
-    return KillReport(may_linger=True, detail=detail)
+            if _says_gone(error):
+                return KillReport()
+            if isinstance(error, EngineUnavailable) or deadline.passed():
+                return KillReport(may_linger=True, detail=error.detail)
+        time.sleep(0.05)  # the daemon is removing it on its own
+
+
+def _is_removed(api: DockerApi, container_id: str, deadline: Deadline) -> bool:
+    try:
+        api.call(deadline, "wait", container_id, condition="removed")
+    except EngineError as error:
+        return _says_gone(error)
+    return True
+
+
+def _says_gone(error: EngineError) -> bool:
+    return "No such container" in error.detail
 
 
 # ===== end sandbox_core/engines/docker_channel.py =====
@@ -4826,7 +5037,7 @@ class DockerEngine:
         try:
             if cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
-            self._api.call(deadline, "start", container_id)
+            channel.start(deadline)
         except BaseException:
             channel.close()
             raise
@@ -5054,7 +5265,8 @@ def _parts_text(content: Any) -> str:
 
 Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
 Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
-known by its id, and says in an extra key of whom it is the work.
+known by its id. Status lines of ours have an extra key, our mark, by which a run that a
+restart cut off is found again.
 """
 
 
@@ -5066,21 +5278,25 @@ def item_id(run_id: str) -> str:
     return RESULT_ITEM_PREFIX + run_id
 
 
-def text_item(run_id: str, text: str, mark: dict[str, Any]) -> dict[str, Any]:
-    """A message item with Markdown text and our mark."""
+def text_item(run_id: str, text: str) -> dict[str, Any]:
+    """A message item with Markdown text: what a run came to, or that it goes on."""
     return {
         "type": "message",
         "id": item_id(run_id),
         "status": "completed",
         "role": "assistant",
         "content": [{"type": "output_text", "text": text}],
-        MARK: mark,
     }
 
 
 def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
     """The mark of something unfinished: who works on it, and until when at the latest."""
     return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
+
+
+def ended_mark() -> dict[str, Any]:
+    """The mark after which nothing is unfinished."""
+    return {"state": "ended"}
 
 
 def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
@@ -5126,6 +5342,16 @@ _RECENT_SECONDS = 7 * 24 * 3600
 _TEMPORARY = ("local:", "channel:")
 
 Emitter = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMessage:
+    """A stored message that once had a run of ours, and its status lines, oldest first."""
+
+    chat_id: str
+    message_id: str
+    user_id: str
+    status_history: Any
 
 
 async def settle(value: Any) -> Any:
@@ -5231,27 +5457,33 @@ async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | 
     return emitter
 
 
-async def messages_left_running() -> list[tuple[str, str, str]]:
-    """(chat id, message id, user id) of recent messages with a running mark of ours in their
-    status. Whether their owner still lives is for the caller to find out. Empty where this
-    version of Open WebUI keeps no table of messages."""
+async def messages_with_marks() -> list[MarkedMessage]:
+    """Recent messages with a mark of ours in their status, of runs that have ended and of
+    others. Empty where this version of Open WebUI keeps no table of messages."""
     try:
         from open_webui.internal.db import get_async_db_context
         from open_webui.models.chat_messages import ChatMessage
         from sqlalchemy import String, cast, select
 
-        history = cast(ChatMessage.status_history, String)
         query = (
-            select(ChatMessage.chat_id, ChatMessage.id, ChatMessage.user_id)
+            select(
+                ChatMessage.chat_id,
+                ChatMessage.id,
+                ChatMessage.user_id,
+                ChatMessage.status_history,
+            )
             .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
-            .where(history.like(f'%"{MARK}"%'))
+            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
         )
         async with get_async_db_context() as database:
             rows = (await database.execute(query)).all()
     except Exception:
         _host_log.exception("unfinished runs could not be looked for")
         return []
-    return [(chat, row.removeprefix(f"{chat}-"), user) for chat, row, user in rows]
+    return [
+        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
+        for chat, row, user, history in rows
+    ]
 
 
 # ===== end owui_plugin/host.py =====
@@ -5351,6 +5583,105 @@ async def _ask(caller: Any, kind: str, question: dict[str, Any]) -> Any:
 
 # ===== end owui_plugin/dialogs.py =====
 
+# ===== begin owui_plugin/admission.py =====
+
+"""Who may start a run now, and who waits: an asyncio queue that holds no thread."""
+
+
+class Busy(SandboxError):
+    """Too many runs are waiting already."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
+
+    user: str
+    answer: asyncio.Future[bool]
+    admitted: bool = False
+
+
+class Admission:
+    """At most ``total`` runs at one time, ``per_user`` of one user; others wait in order.
+
+    A user at the own cap is passed over, so that nobody else waits behind that user's queue.
+    """
+
+    def __init__(self, total: int, per_user: int, most_waiting: int) -> None:
+        self._total = total
+        self._per_user = per_user
+        self._most_waiting = most_waiting
+        self._running: Counter[str] = Counter()
+        self._waiting: list[_Waiter] = []
+        self._lock = threading.Lock()
+
+    async def enter(self, user: str, cancel: CancelToken) -> bool:
+        """Wait for a place. True: the run may start, and leave() must follow. False: the run
+        was cancelled before. Raises Busy when too many wait."""
+        if cancel.is_set():
+            return False
+        with self._lock:
+            if self._has_room(user):
+                self._running[user] += 1
+                return True
+            if len(self._waiting) >= self._most_waiting:
+                raise Busy(
+                    f"Too many runs are waiting ({len(self._waiting)}). Try again in a minute."
+                )
+            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            waiter = _Waiter(user, answer)
+            self._waiting.append(waiter)
+        cancel.call_on_cancel(lambda: self._withdraw(waiter))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._withdraw(waiter)
+            if waiter.admitted:
+                self.leave(user)
+            raise
+
+    def would_wait(self, user: str) -> bool:
+        """Whether enter() would have to wait now."""
+        with self._lock:
+            return not self._has_room(user)
+
+    def leave(self, user: str) -> None:
+        """A run has ended: let in whoever has room now, in order of arrival. Any thread."""
+        with self._lock:
+            self._running[user] -= 1
+            if not self._running[user]:
+                del self._running[user]
+            for waiter in list(self._waiting):
+                if self._has_room(waiter.user):
+                    self._running[waiter.user] += 1
+                    waiter.admitted = True
+                    self._waiting.remove(waiter)
+                    _answer(waiter, True)
+
+    def _has_room(self, user: str) -> bool:
+        full = self._running.total() >= self._total
+        return not full and self._running[user] < self._per_user
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """Take a cancelled run out of the queue, if it is still in it. Any thread."""
+        with self._lock:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+                _answer(waiter, False)
+
+
+def _answer(waiter: _Waiter, admitted: bool) -> None:
+    loop = waiter.answer.get_loop()
+    loop.call_soon_threadsafe(_settle_answer, waiter.answer, admitted)
+
+
+def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:
+    if not answer.done():
+        answer.set_result(admitted)
+
+
+# ===== end owui_plugin/admission.py =====
+
 # ===== begin sandbox_core/reaper.py =====
 
 """Removes sandboxes that nobody can be using any more: at the start, and on a timer."""
@@ -5360,12 +5691,25 @@ _reaper_log = logging.getLogger("run_code.reaper")
 
 
 def reap(engine: Engine, now: float) -> list[Lease]:
-    """Remove every sandbox that is provably dead; returns their leases. ``now`` is in seconds
-    since the epoch. Raises EngineError when the engine cannot be asked."""
-    dead = [lease for lease in engine.leftovers() if is_dead(lease, now)]
-    for lease in dead:
-        engine.remove(lease)
-    return dead
+    """Remove every sandbox that is provably dead; returns the leases of those removed.
+
+    ``now`` is in seconds since the epoch. Raises EngineError when the engine cannot be asked,
+    or, after all have been tried, when one could not be removed.
+    """
+    removed: list[Lease] = []
+    problem: EngineError | None = None
+    for lease in engine.leftovers():
+        if not is_dead(lease, now):
+            continue
+        try:
+            engine.remove(lease)
+        except EngineError as error:
+            problem = error
+        else:
+            removed.append(lease)
+    if problem is not None:
+        raise problem
+    return removed
 
 
 class Reaper:
@@ -5393,10 +5737,10 @@ class Reaper:
     def _pass(self) -> None:
         try:
             removed = reap(self._engine, time.time())
-        except EngineError as error:
+        except Exception as error:  # whatever it is, the next pass may do better
             if str(error) != self._last_problem:  # a daemon that is down is told once
                 self._last_problem = str(error)
-                _reaper_log.warning("left-over sandboxes cannot be removed: %s", error)
+                _reaper_log.warning("left-over sandboxes cannot be removed: %r", error)
             return
         self._last_problem = ""
         for lease in removed:
@@ -5404,90 +5748,6 @@ class Reaper:
 
 
 # ===== end sandbox_core/reaper.py =====
-
-# ===== begin owui_plugin/admission.py =====
-
-"""Who may start a run now, and who waits: an asyncio queue that holds no thread."""
-
-
-class Busy(SandboxError):
-    """Too many runs are waiting already."""
-
-
-class Admission:
-    """At most ``total`` runs at one time, ``per_user`` of one user; others wait in order.
-
-    A user at the own cap is passed over, so that nobody else waits behind that user's queue.
-    """
-
-    def __init__(self, total: int, per_user: int, most_waiting: int) -> None:
-        self._total = total
-        self._per_user = per_user
-        self._most_waiting = most_waiting
-        self._running: Counter[str] = Counter()
-        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
-        self._lock = threading.Lock()
-
-    async def enter(self, user: str) -> None:
-        """Return when the run may start; leave() must follow. Raises Busy when too many wait."""
-        with self._lock:
-            if self._has_room(user):
-                self._running[user] += 1
-                return
-            if len(self._waiting) >= self._most_waiting:
-                raise Busy(
-                    f"Too many runs are waiting ({len(self._waiting)}). Try again in a minute."
-                )
-            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((user, granted))
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if self._withdraw(user, granted):
-                self.leave(user)
-            raise
-
-    def would_wait(self, user: str) -> bool:
-        """Whether enter() would have to wait now."""
-        with self._lock:
-            return not self._has_room(user)
-
-    def leave(self, user: str) -> None:
-        """A run has ended: let in whoever has room now, in order of arrival."""
-        with self._lock:
-            self._running[user] -= 1
-            if not self._running[user]:
-                del self._running[user]
-            still_waiting = []
-            for waiter, granted in self._waiting:
-                if granted.done():
-                    continue
-                if self._has_room(waiter):
-                    self._running[waiter] += 1
-                    granted.get_loop().call_soon_threadsafe(_grant, granted)
-                else:
-                    still_waiting.append((waiter, granted))
-            self._waiting = still_waiting
-
-    def _has_room(self, user: str) -> bool:
-        full = self._running.total() >= self._total
-        return not full and self._running[user] < self._per_user
-
-    def _withdraw(self, user: str, granted: asyncio.Future[None]) -> bool:
-        """Stop waiting. True when the place had been granted in the meantime."""
-        with self._lock:
-            if (user, granted) in self._waiting:
-                self._waiting.remove((user, granted))
-                return False
-            return True
-
-
-def _grant(granted: asyncio.Future[None]) -> None:
-    if not granted.done():
-        granted.set_result(None)
-
-
-# ===== end owui_plugin/admission.py =====
 
 # ===== begin owui_plugin/runtime.py =====
 
@@ -5502,7 +5762,14 @@ cross it, because each copy of the plugins has classes of its own.
 
 _BOARD_NAME = "run_code_runtime"
 _STOP_SECONDS = 3.0
+_OUR_FAULT = (
+    "Something went wrong in Run code itself, so there is no result. Try again; if it stays, "
+    "tell your administrator: the reason is in the server's log."
+)
+_runtime_log = logging.getLogger("run_code.runtime")
 _board_lock = threading.Lock()
+
+Told = Callable[[], Awaitable[None]]
 
 
 class _Runtime:
@@ -5522,59 +5789,85 @@ class _Runtime:
         self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")
         self._reaper = Reaper(engine)
         self._reaper.start()
+        self._lock = threading.Lock()
+        self._runs = 0
+        self._retired = False
+
+    def open_run(self) -> None:
+        """A run is about to begin here: until close_run() the threads stay, even if the
+        runtime is retired meanwhile."""
+        with self._lock:
+            self._runs += 1
+
+    def close_run(self) -> None:
+        """The run has ended."""
+        with self._lock:
+            self._runs -= 1
+        self._end_if_unused()
+
+    def retire(self) -> None:
+        """No new runs will come. Those that have come end in their own time, those in the
+        queue too, and the threads after them."""
+        self._reaper.stop()
+        with self._lock:
+            self._retired = True
+        self._end_if_unused()
+
+    def _end_if_unused(self) -> None:
+        with self._lock:
+            over = self._retired and not self._runs
+        if over:
+            threading.Thread(target=self._end, name="run-code-end", daemon=True).start()
+
+    def _end(self) -> None:
+        self._executor.shutdown(wait=True)  # a run that nobody waits for may be left
+        self._runner.close()
 
     async def run(
         self,
         plain_request: dict[str, Any],
         user: str,
-        on_event: OnEvent | None,
-        on_wait: Callable[[], Any] | None,
         cancel: CancelToken,
+        on_wait: Told,
+        on_start: Told,
     ) -> dict[str, Any]:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
+        run_id = plain_request["run_id"]
         try:
-            return await self._run_admitted(
-                plain_request, user, on_event, on_wait, cancel
-            )
+            if self._admission.would_wait(user):
+                await on_wait()
+            if not await self._admission.enter(user, cancel):
+                return _stopped(run_id).to_plain()
+            return await self._run_admitted(plain_request, user, cancel, on_start)
         except SandboxError as error:
-            return _refused(plain_request["run_id"], str(error)).to_plain()
+            return _refused(run_id, str(error)).to_plain()
+        except Exception:
+            _runtime_log.exception("run %s failed by a fault of ours", run_id)
+            return _refused(run_id, _OUR_FAULT).to_plain()
 
     async def _run_admitted(
         self,
         plain_request: dict[str, Any],
         user: str,
-        on_event: OnEvent | None,
-        on_wait: Callable[[], Any] | None,
         cancel: CancelToken,
+        on_start: Told,
     ) -> dict[str, Any]:
-        if on_wait is not None and self._admission.would_wait(user):
-            await on_wait()
-        await self._admission.enter(user)
         try:
-            future = asyncio.get_running_loop().run_in_executor(
-                self._executor, self._run_in_thread, plain_request, on_event, cancel
-            )
+            await on_start()
+            work = self._executor.submit(self._run_in_thread, plain_request, cancel)
         except BaseException:
             self._admission.leave(user)
             raise
         # The place is free when the thread is, even if nobody waits for the result any more.
-        future.add_done_callback(lambda _: self._admission.leave(user))
-        return await future
+        work.add_done_callback(lambda _: self._admission.leave(user))
+        return await asyncio.wrap_future(work)
 
     def _run_in_thread(
-        self,
-        plain_request: dict[str, Any],
-        on_event: OnEvent | None,
-        cancel: CancelToken,
+        self, plain_request: dict[str, Any], cancel: CancelToken
     ) -> dict[str, Any]:
         request = RunRequest.from_plain(plain_request)
-        return self._runner.run(request, on_event, cancel).to_plain()
-
-    def retire(self) -> None:
-        """Take no new runs; what is under way ends in its own time, and the threads after."""
-        self._reaper.stop()
-        self._executor.shutdown(wait=False)
+        return self._runner.run(request, cancel=cancel).to_plain()
 
 
 def process_board() -> Any:
@@ -5595,8 +5888,9 @@ def process_board() -> Any:
         return board
 
 
-def _runtime_for(plugin: str, shared: SharedSettings) -> Any:
-    """The runtime of these settings and this build; one that no plugin uses now is retired."""
+def _open_runtime(plugin: str, shared: SharedSettings) -> Any:
+    """The runtime of these settings and this build, opened for one run. One that no plugin
+    uses now is retired."""
     board = process_board()
     key = (BUILD_ID, *shared.key)
     with board.lock:
@@ -5606,6 +5900,7 @@ def _runtime_for(plugin: str, shared: SharedSettings) -> Any:
         unused = set(board.runtimes) - set(board.keys.values())
         retired = [board.runtimes.pop(old) for old in unused]
         runtime = board.runtimes[key]
+        runtime.open_run()
     for old_runtime in retired:
         old_runtime.retire()
     return runtime
@@ -5632,13 +5927,15 @@ class RunTicket:
         if done and not self._task.cancelled() and self._task.exception() is None:
             return RunResult.from_plain(self._task.result())
         self._task.cancel()
-        return RunResult(
-            self._run_id, Outcome.CANCELLED, "The run was stopped on request."
-        )
+        return _stopped(self._run_id)
 
 
 def _refused(run_id: str, sentence: str) -> RunResult:
     return RunResult(run_id, Outcome.SANDBOX_ERROR, sentence)
+
+
+def _stopped(run_id: str) -> RunResult:
+    return RunResult(run_id, Outcome.CANCELLED, "The run was stopped on request.")
 
 
 def start_run(
@@ -5647,17 +5944,20 @@ def start_run(
     request: RunRequest,
     user: str,
     cancel: CancelToken,
-    on_event: OnEvent | None = None,
-    on_wait: Callable[[], Any] | None = None,
+    on_wait: Told,
+    on_start: Told,
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
-    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited once if
-    the run has to queue. A refusal comes as a result, with the sentence in its message.
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
+    run has to queue, ``on_start`` before it begins. A refusal comes as a result, with the
+    sentence in its message.
     """
-    runtime = _runtime_for(plugin, shared)
-    run = runtime.run(request.to_plain(), user, on_event, on_wait, cancel)
-    return RunTicket(request.run_id, keep_task(run), cancel)
+    runtime = _open_runtime(plugin, shared)
+    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start)
+    task = keep_task(run)
+    task.add_done_callback(lambda _: runtime.close_run())
+    return RunTicket(request.run_id, task, cancel)
 
 
 def keep_task(work: Any) -> asyncio.Task[Any]:
@@ -5701,12 +6001,210 @@ def claim(
 
 # ===== end owui_plugin/runtime.py =====
 
+# ===== begin owui_plugin/presenter.py =====
+
+"""Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
+
+There are three kinds of message. One that Open WebUI 0.12 made has ``output`` items: ours is
+written beside them and sent to the browser as the same list, so that the browser's own save
+agrees with ours. An older or imported one has ``content`` only. One of a temporary chat is in
+the browser alone, which takes it from the action's return value.
+"""
+
+
+_presenter_log = logging.getLogger("run_code.presenter")
+# Seconds after the end at which the message is looked at: a browser saves its copy of the
+# chat as soon as it has the action's answer, and a slow one takes its time.
+_LOOKS_AFTER = (1.5, 5.0)
+_NOT_SAVED = (
+    "The result could not be saved with the chat: it will be gone after a reload. Run the "
+    "code again, or copy it now."
+)
+
+
+class Presenter:
+    """Shows one run under one message. ``stored`` is the message as it was at the click."""
+
+    def __init__(
+        self,
+        chat_id: str,
+        message_id: str,
+        stored: dict[str, Any] | None,
+        shown_content: str,
+        emitter: Emitter | None,
+    ) -> None:
+        self._chat_id = chat_id
+        self._message_id = message_id
+        self._stored = stored
+        self._shown_content = shown_content
+        self._emitter = emitter
+
+    @property
+    def _has_items(self) -> bool:
+        return bool(self._stored and self._stored.get("output"))
+
+    async def show_running(self, run_id: str, text: str) -> None:
+        """Put up the provisional text, where it can be replaced later."""
+        if self._has_items:
+            item = text_item(run_id, text)
+            await add_item(self._chat_id, self._message_id, item, self._emitter)
+
+    async def show_result(
+        self, run_id: str, text: str, status: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Put up the result and the last status; gives what the action has to return to Open
+        WebUI."""
+        answer = None
+        if self._has_items:
+            item = text_item(run_id, text)
+            await self._show_item(item)
+            keep_task(self._write_again_if_lost(item, status))
+        elif self._stored is not None:
+            await add_legacy_text(self._emitter, text)
+        else:
+            content = self._shown_content + text
+            answer = {"messages": [{"id": self._message_id, "content": content}]}
+        await emit(self._emitter, "status", status)
+        return answer
+
+    async def _show_item(self, item: dict[str, Any]) -> None:
+        if await add_item(self._chat_id, self._message_id, item, self._emitter):
+            return
+        output = put_item((self._stored or {}).get("output"), item)
+        await emit(self._emitter, "chat:completion", {"output": output})
+        warning = {"type": "error", "content": _NOT_SAVED}
+        await emit(self._emitter, "notification", warning)
+
+    async def _write_again_if_lost(
+        self, item: dict[str, Any], status: dict[str, Any]
+    ) -> None:
+        """A browser that missed our events saves its own copy of the message over ours."""
+        waited = 0.0
+        for seconds in _LOOKS_AFTER:
+            await asyncio.sleep(seconds - waited)
+            waited = seconds
+            message = await stored_message(self._chat_id, self._message_id)
+            if not message or not _lacks(message, item):
+                continue
+            _presenter_log.info("a result was overwritten by a browser: written again")
+            await add_item(self._chat_id, self._message_id, item, self._emitter, status)
+
+
+async def add_item(
+    chat_id: str,
+    message_id: str,
+    item: dict[str, Any],
+    emitter: Emitter | None,
+    status: dict[str, Any] | None = None,
+) -> bool:
+    """Put an item into a stored message, in the place of the one with its id if there is
+    one, and show it. ``status`` ends the run's own status, if that still says that it runs.
+    False when it could not be stored."""
+
+    def change(message: dict[str, Any]) -> None:
+        put_into_message(message, item)
+        if status and _says_running(message, item):
+            message["statusHistory"] = [*message["statusHistory"], status]
+
+    written = await edit_message(chat_id, message_id, change)
+    if written is not None:
+        await emit(emitter, "chat:completion", {"output": written["output"]})
+    return written is not None
+
+
+def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:
+    """Put an item into a message, with what follows from it for the rest of the message."""
+    message["output"] = put_item(message.get("output"), item)
+    before = str(message.get("content") or "")
+    message["content"] = plain_content(message["output"], before)
+    if _is_empty_error(message.get("error")):
+        # To delete the key would leave it in the second of Open WebUI's two stores.
+        message["error"] = None
+
+
+def _lacks(message: dict[str, Any], item: dict[str, Any]) -> bool:
+    return (
+        not has_item(message.get("output"), item)
+        or _is_empty_error(message.get("error"))
+        or _says_running(message, item)
+    )
+
+
+def _says_running(message: dict[str, Any], item: dict[str, Any]) -> bool:
+    mark = unfinished_mark(message.get("statusHistory"))
+    return mark is not None and item_id(str(mark.get("run"))) == item["id"]
+
+
+def _is_empty_error(error: Any) -> bool:
+    """The browser notes such an error when a person leaves the page during a run."""
+    return isinstance(error, dict) and error.get("content") in ({}, "{}", "", None)
+
+
+# ===== end owui_plugin/presenter.py =====
+
+# ===== begin owui_plugin/progress.py =====
+
+"""What a person sees of a run while it lasts: the grey line above the answer.
+
+Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
+running, ended. The first two carry our mark, by which a restart finds them again.
+"""
+
+
+# After this many seconds over its own limit a run is over at the latest. They hold start-up,
+# transfers and clean-up; in the queue, other people's runs too.
+_RUN_SECONDS = 120
+_QUEUE_SECONDS = 600
+
+
+class Progress:
+    """Tells the states of one run. ``label`` names what runs, as ``Python``;
+    ``limit_seconds`` is its time limit."""
+
+    def __init__(
+        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
+    ) -> None:
+        self._emitter = emitter
+        self._label = label
+        self._run_id = run_id
+        self._limit_seconds = limit_seconds
+
+    async def waiting(self) -> None:
+        """The run has to wait for others."""
+        await self._tell("Waiting for a free sandbox…", _QUEUE_SECONDS)
+
+    async def running(self) -> None:
+        """The run is about to begin."""
+        await self._tell(f"Running {self._label}…", _RUN_SECONDS)
+
+    def ended(self, result: RunResult) -> dict[str, Any]:
+        """The last status of the run, for whoever shows its result."""
+        if result.outcome is Outcome.OK:
+            return ended_status(f"Ran {self._label} in {result.seconds:.1f} s")
+        return ended_status(result.message)
+
+    async def _tell(self, text: str, overtime: float) -> None:
+        expires_at = time.time() + self._limit_seconds + overtime
+        mark = running_mark(self._run_id, current_owner(), expires_at)
+        status = {"description": text, "done": False, MARK: mark}
+        await emit(self._emitter, "status", status)
+
+
+def ended_status(text: str) -> dict[str, Any]:
+    """A status after which nothing is under way any more."""
+    return {"description": text, "done": True, MARK: ended_mark()}
+
+
+# ===== end owui_plugin/progress.py =====
+
 # ===== begin owui_plugin/interrupted.py =====
 
 """Runs that a restart of Open WebUI cut off: their messages are told so, and end."""
 
 
 _interrupted_log = logging.getLogger("run_code.interrupted")
+# More than the margin after which a lease that ran out counts as dead.
+_LEASE_MARGIN_SECONDS = 60.0
 _SENTENCE = "The run was interrupted by a restart of Open WebUI. Run the code again."
 
 
@@ -5726,20 +6224,41 @@ def mark_interrupted_runs_soon() -> None:
 
 
 async def mark_interrupted_runs() -> None:
-    """End every recent message with a run of ours whose process is gone."""
-    for chat_id, message_id, user_id in await messages_left_running():
-        message = await stored_message(chat_id, message_id)
-        mark = unfinished_mark((message or {}).get("statusHistory"))
-        if mark is None or not _owner_is_gone(mark):
+    """End every recent message with a run of ours whose process is gone.
+
+    Of some that cannot be told yet: their process was on another host (a new container of
+    Open WebUI is one), or is another worker. When their time is over, there is a second look.
+    """
+    undecided = await _mark_what_is_dead()
+    if undecided:
+        latest = max(float(mark["expires"]) for mark in undecided)
+        await asyncio.sleep(latest + _LEASE_MARGIN_SECONDS - time.time())
+        await _mark_what_is_dead()
+
+
+async def _mark_what_is_dead() -> list[dict[str, Any]]:
+    """Returns the marks of the runs that may still be alive."""
+    undecided = []
+    for left in await messages_with_marks():
+        mark = unfinished_mark(left.status_history)
+        if mark is None:
             continue
-        changed = await edit_message(chat_id, message_id, end_as_interrupted)
-        if changed is None:
-            continue
-        _interrupted_log.info("run %s was interrupted by a restart", mark.get("run"))
-        emitter = await emitter_for(user_id, chat_id, message_id)
-        await emit(emitter, "status", changed["statusHistory"][-1])
-        if changed.get("output"):
-            await emit(emitter, "chat:completion", {"output": changed["output"]})
+        if _owner_is_gone(mark):
+            await _end_message(left, str(mark.get("run")))
+        else:
+            undecided.append(mark)
+    return undecided
+
+
+async def _end_message(left: MarkedMessage, run_id: str) -> None:
+    changed = await edit_message(left.chat_id, left.message_id, end_as_interrupted)
+    if changed is None:
+        return
+    _interrupted_log.info("run %s was interrupted by a restart", run_id)
+    emitter = await emitter_for(left.user_id, left.chat_id, left.message_id)
+    await emit(emitter, "status", changed["statusHistory"][-1])
+    if changed.get("output"):
+        await emit(emitter, "chat:completion", {"output": changed["output"]})
 
 
 def _owner_is_gone(mark: dict[str, Any]) -> bool:
@@ -5758,18 +6277,10 @@ def end_as_interrupted(message: dict[str, Any]) -> None:
     if message.get("content") and not message.get("output"):
         message["content"] += text
     else:
-        ended = {**mark, "state": "interrupted"}
-        item = text_item(str(mark.get("run")), text, ended)
-        message["output"] = put_item(message.get("output"), item)
+        put_into_message(message, text_item(str(mark.get("run")), text))
     message["done"] = True
-    message["statusHistory"] = [
-        *message["statusHistory"],
-        {
-            "description": "Interrupted by a restart",
-            "done": True,
-            MARK: {"state": "ended"},
-        },
-    ]
+    status = ended_status("Interrupted by a restart")
+    message["statusHistory"] = [*message["statusHistory"], status]
 
 
 # ===== end owui_plugin/interrupted.py =====
@@ -5859,166 +6370,6 @@ def _joins_on(language: Language, before: Step, code: str) -> bool:
 
 # ===== end owui_plugin/line_map.py =====
 
-# ===== begin owui_plugin/presenter.py =====
-
-"""Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
-
-There are three kinds of message. One that Open WebUI 0.12 made has ``output`` items: ours is
-written beside them and sent to the browser as the same list, so that the browser's own save
-agrees with ours. An older or imported one has ``content`` only. One of a temporary chat is in
-the browser alone, which takes it from the action's return value.
-"""
-
-
-_presenter_log = logging.getLogger("run_code.presenter")
-_BROWSER_SAVE_SECONDS = 1.5
-_NOT_SAVED = (
-    "The result could not be saved with the chat: it will be gone after a reload. Run the "
-    "code again, or copy it now."
-)
-
-
-class Presenter:
-    """Shows one run under one message. ``stored`` is the message as it was at the click."""
-
-    def __init__(
-        self,
-        chat_id: str,
-        message_id: str,
-        stored: dict[str, Any] | None,
-        shown_content: str,
-        emitter: Emitter | None,
-    ) -> None:
-        self._chat_id = chat_id
-        self._message_id = message_id
-        self._stored = stored
-        self._shown_content = shown_content
-        self._emitter = emitter
-
-    @property
-    def _has_items(self) -> bool:
-        return bool(self._stored and self._stored.get("output"))
-
-    async def show_running(self, run_id: str, text: str, mark: dict[str, Any]) -> None:
-        """Put up the provisional text, where it can be replaced later."""
-        if self._has_items:
-            await self._write(text_item(run_id, text, mark))
-
-    async def show_result(self, run_id: str, text: str) -> dict[str, Any] | None:
-        """Put up the result; gives what the action has to return to Open WebUI."""
-        if self._has_items:
-            item = text_item(run_id, text, {"state": "ended", "run": run_id})
-            await self._write(item)
-            keep_task(self._write_again_if_lost(item))
-            return None
-        if self._stored is not None:
-            await add_legacy_text(self._emitter, text)
-            return None
-        content = self._shown_content + text
-        return {"messages": [{"id": self._message_id, "content": content}]}
-
-    async def _write(self, item: dict[str, Any]) -> None:
-        if await add_item(self._chat_id, self._message_id, item, self._emitter):
-            return
-        output = put_item((self._stored or {}).get("output"), item)
-        await emit(
-            self._emitter, "notification", {"type": "error", "content": _NOT_SAVED}
-        )
-        await emit(self._emitter, "chat:completion", {"output": output})
-
-    async def _write_again_if_lost(self, item: dict[str, Any]) -> None:
-        """A tab that missed our event saves its own copy of the message over ours."""
-        await asyncio.sleep(_BROWSER_SAVE_SECONDS)
-        message = await stored_message(self._chat_id, self._message_id)
-        if message is None:
-            return
-        if not has_item(message.get("output"), item) or _is_empty_error(
-            message.get("error")
-        ):
-            _presenter_log.info(
-                "a result was overwritten by the browser; it is written again"
-            )
-            await self._write(item)
-
-
-async def add_item(
-    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
-) -> bool:
-    """Put an item into a stored message, in the place of the one with its id if there is
-    one, and show it. False when it could not be stored."""
-
-    def change(message: dict[str, Any]) -> None:
-        message["output"] = put_item(message.get("output"), item)
-        before = str(message.get("content") or "")
-        message["content"] = plain_content(message["output"], before)
-        if _is_empty_error(message.get("error")):
-            del message["error"]
-
-    written = await edit_message(chat_id, message_id, change)
-    if written is not None:
-        await emit(emitter, "chat:completion", {"output": written["output"]})
-    return written is not None
-
-
-def _is_empty_error(error: Any) -> bool:
-    """The browser notes such an error when a person leaves the page during a run."""
-    return isinstance(error, dict) and error.get("content") in ({}, "{}", "", None)
-
-
-# ===== end owui_plugin/presenter.py =====
-
-# ===== begin owui_plugin/progress.py =====
-
-"""What a person sees of a run while it lasts: the grey line above the answer.
-
-Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
-running, ended. The first two carry our mark, by which a restart finds them again.
-"""
-
-
-_QUEUE_SECONDS = 600
-
-
-class Progress:
-    """Tells the states of one run. ``label`` names what runs, as ``Python``."""
-
-    def __init__(
-        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
-    ) -> None:
-        self._emitter = emitter
-        self._label = label
-        expires_at = time.time() + limit_seconds + _QUEUE_SECONDS
-        self.mark = running_mark(run_id, current_owner(), expires_at)
-
-    async def running(self) -> None:
-        """The run has begun, or is about to."""
-        await self._tell(f"Running {self._label}…", done=False)
-
-    async def waiting(self) -> None:
-        """The run has to wait for others."""
-        await self._tell("Waiting for a free sandbox…", done=False)
-
-    async def ended(self, result: RunResult) -> None:
-        """The run is over."""
-        if result.outcome is Outcome.OK:
-            text = f"Ran {self._label} in {result.seconds:.1f} s"
-        else:
-            text = result.message
-        await self._tell(text, done=True)
-
-    async def refused(self, sentence: str) -> None:
-        """Nothing was run, for this reason."""
-        await self._tell(sentence, done=True)
-
-    async def _tell(self, text: str, done: bool) -> None:
-        mark: dict[str, Any] = {"state": "ended"} if done else self.mark
-        await emit(
-            self._emitter, "status", {"description": text, "done": done, MARK: mark}
-        )
-
-
-# ===== end owui_plugin/progress.py =====
-
 # ===== begin owui_plugin/action.py =====
 
 """The Run code button: an Action under every answer that runs the code in it."""
@@ -6080,7 +6431,7 @@ class Action:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             return await _run_click(click, settings, cancel)
         except SandboxError as error:
-            await _refuse(__event_emitter__, str(error))
+            await _refuse_click(__event_emitter__, str(error))
             return None
         finally:
             claimed.release()
@@ -6106,8 +6457,8 @@ async def _second_click(entry: dict[str, Any], caller: Any) -> None:
         entry["cancel"]()
 
 
-async def _refuse(emitter: Emitter | None, sentence: str) -> None:
-    await Progress(emitter, "", "", 0).refused(sentence)
+async def _refuse_click(emitter: Emitter | None, sentence: str) -> None:
+    await emit(emitter, "status", ended_status(sentence))
     await emit(emitter, "notification", {"type": "warning", "content": sentence})
 
 
@@ -6121,7 +6472,9 @@ async def _run_click(
     programs = [block for block in candidates if not is_install(block)]
     notes = [INSTALLS_OFF_NOTE] if len(programs) < len(candidates) else []
     if not programs:
-        await _refuse(click.emitter, notes[0] if notes else why_nothing_runs(blocks))
+        await _refuse_click(
+            click.emitter, notes[0] if notes else why_nothing_runs(blocks)
+        )
         return None
     chosen = await choose_blocks(click.caller, programs)
     if not chosen or cancel.is_set():
@@ -6160,8 +6513,7 @@ async def _run_blocks(
         message_text(click.posted),
         click.emitter,
     )
-    await presenter.show_running(run_id, running_text(label), progress.mark)
-    await progress.running()
+    await presenter.show_running(run_id, running_text(label))
     ticket = start_run(
         "function",
         settings.shared,
@@ -6169,6 +6521,7 @@ async def _run_blocks(
         click.user_id,
         cancel,
         on_wait=progress.waiting,
+        on_start=progress.running,
     )
 
     async def finish(result: RunResult) -> dict[str, Any] | None:
@@ -6176,9 +6529,7 @@ async def _run_blocks(
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)
         text = render_for_chat(result, label, settings.shown_output_kb * 1024, notes)
-        answer = await presenter.show_result(run_id, text)
-        await progress.ended(result)
-        return answer
+        return await presenter.show_result(run_id, text, progress.ended(result))
 
     try:
         return await finish(await ticket.result())

@@ -51,6 +51,7 @@ PLUGIN_OUTSIDE = CORE_OUTSIDE | {
     "pydantic",
     "markdown_it",
     "open_webui",
+    "sqlalchemy",  # Open WebUI's own, to ask its database
     "starlette",
     "jwt",
 }

@@ -72,9 +72,22 @@ def test_r14_killed_by_a_signal() -> None:
 
 
 def test_nothing_printed() -> None:
-    assert "```text\n(no output)\n```" in render_for_chat(result(), "Bash")
+    text = render_for_chat(result(seconds=0.1), "Bash")
+    assert text == (
+        "\n**Run code** · Bash · ok · 0.10 s\nThe program printed nothing.\n"
+    )
+    assert "printed nothing" not in render_for_chat(result(value="3"), "Python")
     assert render_for_model(result()) == (
         "outcome: ok\nseconds: 0.00\nstdout: (empty)\n"
+    )
+
+
+def test_a_run_that_never_began() -> None:
+    refused = result(Outcome.SANDBOX_ERROR, message="Docker is down.")
+    assert render_for_chat(refused, "Python") == (
+        "\n**Run code** · Python · could not run\n"
+        "Docker is down.\n"
+        "Changing the code will not help.\n"
     )
 
 
@@ -209,7 +222,7 @@ ANSWERS = st.sampled_from(
 def test_results_come_off_again(run: RunResult, answer: str, shown: int) -> None:
     rendered = render_for_chat(run, "Python", shown)
     assert strip_results(answer + rendered).rstrip("\n") == answer.rstrip("\n")
-    twice = answer + rendered + running_text("Bash", "so far") + rendered.rstrip("\n")
+    twice = answer + rendered + running_text("Bash") + rendered.rstrip("\n")
     assert strip_results(twice).rstrip("\n") == answer.rstrip("\n")
     assert find_blocks(twice) == find_blocks(answer)
     more = f"{answer}{rendered}\nMore:\n\n```python\nprint(2)\n```\n"
@@ -232,10 +245,7 @@ def test_a_result_does_not_swallow_code_right_below() -> None:
 
 
 def test_running_and_refused() -> None:
-    running = running_text("Python", "so far\n")
-    assert running.startswith("\n**Run code** · Python · running…\n")
-    assert "interrupted" in running
-    assert running.endswith("\n```text\nso far\n```\n")
+    assert running_text("Python") == "\n**Run code** · Python · running…\n"
     assert render_refusal_for_chat("No [x].") == (
         "\n**Run code** · not run\nNo [x\\].\n"
     )

@@ -75,10 +75,9 @@ def test_bad_valve_is_refused_with_the_reason(values, reason):
 
 
 def test_settings_of_each_plugin():
-    action = resolved(ActionValves(shown_output_kb=9, show_button_status=False))
-    assert (action.shown_output_kb, action.show_button_status) == (9, False)
+    assert resolved(ActionValves(shown_output_kb=9)).shown_output_kb == 9
     tool = resolved(ToolValves(model_output_kb=3))
-    assert (tool.model_output_kb, tool.shown_output_kb) == (3, 64)
+    assert (tool.model_output_kb, tool.shown_output_kb) == (3, 16)
 
 
 def test_environment_wins():
