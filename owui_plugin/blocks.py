@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from owui_plugin.render import strip_results, visible_text
+from owui_plugin.render import strip_results
 from owui_plugin.transcripts import begins_with_prompt, prompted_commands
 from sandbox_core.errors import SandboxError
 from sandbox_core.languages import (
@@ -22,6 +22,7 @@ from sandbox_core.languages import (
     find_language,
     find_transcript,
 )
+from sandbox_core.visible import visible_text
 
 __all__ = [
     "INSTALLS_OFF_NOTE",

@@ -7,10 +7,11 @@ close. Outside of a fence everything is escaped.
 import re
 from collections.abc import Iterable, Sequence
 
-from owui_plugin.hints import hint_for
+from sandbox_core.hints import hint_for
 from sandbox_core.models import KeptText, RunResult
 from sandbox_core.outcome import Outcome
-from sandbox_core.streams import clean_text, shorten
+from sandbox_core.streams import shorten
+from sandbox_core.visible import visible_kept, visible_text
 
 __all__ = [
     "escape_markdown",
@@ -19,8 +20,6 @@ __all__ = [
     "render_refusal_for_chat",
     "running_text",
     "strip_results",
-    "visible_kept",
-    "visible_text",
 ]
 
 _HEADING = "**Run code** · "
@@ -39,8 +38,6 @@ _OUTCOME_WORDS = {
     Outcome.OK: "ok",
 }
 
-# Characters that turn the text around them, hide in it, or end a line for some readers.
-_DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # Open WebUI shows entities such as `&amp;` as they are, so it must be backslashes. But it
 # takes `\(` and `\[` for formulas, and breaks lines before `\\b`: links are broken at their
 # `]` alone, and a backslash of the text becomes a character that looks like one.
@@ -55,17 +52,6 @@ _RESULT = re.compile(
     rf"(?:\n+(?:{_VALUE_LABEL}\n+)?{_FENCE_PATTERN})*",
     re.MULTILINE,
 )
-
-
-def visible_text(text: str) -> str:
-    """Cleaned text with deceptive characters written out, as ``\\u202e``."""
-    text = clean_text(text).replace("\r", "\n")
-    return _DECEPTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def visible_kept(text: KeptText) -> KeptText:
-    """As visible_text, for both ends of a kept text."""
-    return KeptText(visible_text(text.head), visible_text(text.tail), text.omitted)
 
 
 def escape_markdown(text: str) -> str:

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
-from owui_plugin.admission import Admission
 from owui_plugin.settings import SharedSettings
+from sandbox_core.admission import Admission
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.errors import SandboxError

@@ -5,7 +5,6 @@ import os
 import sys
 from typing import Any, Literal
 
-from owui_plugin.call_input import read_call
 from owui_plugin.command_line import run_plugin_file
 from owui_plugin.host import Emitter, emit, stored_message
 from owui_plugin.interrupted import mark_interrupted_runs_soon
@@ -13,7 +12,6 @@ from owui_plugin.output_items import text_item
 from owui_plugin.presenter import add_item
 from owui_plugin.progress import Progress, ended_status
 from owui_plugin.render import render_for_chat
-from owui_plugin.render_model import render_for_model, render_refusal_for_model
 from owui_plugin.repeat_guard import REPEAT_SENTENCE, RepeatGuard, call_digest
 from owui_plugin.runtime import RunTicket, keep_task, start_run
 from owui_plugin.settings import (
@@ -23,11 +21,13 @@ from owui_plugin.settings import (
     ToolValves,
     resolve_settings,
 )
+from sandbox_core.call_input import read_call
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.models import RunRequest, RunResult, Step
+from sandbox_core.render_model import render_for_model, render_refusal_for_model
 
 __all__ = ["Tools"]
 

@@ -13,15 +13,16 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     fd2111ce5179128d6b890a96573c078494e773f9e50fcf3d663f9168c7e6c802
+#     052293cbb7f6c65c15b9f85744c4d0805961287288a406330e78d09679fdddbb
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
 #     sandbox_core/limits.py                  The limits of one run: a validated value, and one record per limit for docs and valves.
 #     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
 #     sandbox_core/models.py                  What goes into a run and what comes out of it.
-#     owui_plugin/hints.py                    What to do next after a failure: one table, shared by people and models.
+#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
 #     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
+#     sandbox_core/visible.py                 Text from a program with what hides or turns other text made visible.
 #     owui_plugin/render.py                   A run's result as Markdown for people, and how it is found again in a message.
 #     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
 #     owui_plugin/transcripts.py              Terminal transcripts: blocks that hold prompts, commands and output.
@@ -50,7 +51,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     owui_plugin/dialogs.py                  Questions to the person who clicked.
-#     owui_plugin/admission.py                Who may start a run now, and who waits: an asyncio queue that holds no thread.
+#     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
 #     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
@@ -63,6 +64,7 @@ import argparse
 import asyncio
 import codecs
 import inspect
+import itertools
 import json
 import logging
 import math
@@ -574,7 +576,7 @@ class RunResult:
 
 # ===== end sandbox_core/models.py =====
 
-# ===== begin owui_plugin/hints.py =====
+# ===== begin sandbox_core/hints.py =====
 
 """What to do next after a failure: one table, shared by people and models."""
 
@@ -654,7 +656,7 @@ def hint_for(result: RunResult) -> str:
     return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
 
 
-# ===== end owui_plugin/hints.py =====
+# ===== end sandbox_core/hints.py =====
 
 # ===== begin sandbox_core/streams.py =====
 
@@ -908,6 +910,28 @@ def _line_start_after(data: bytes, index: int) -> int:
 
 # ===== end sandbox_core/streams.py =====
 
+# ===== begin sandbox_core/visible.py =====
+
+"""Text from a program with what hides or turns other text made visible."""
+
+
+# Characters that turn the text around them, hide in it, or end a line for some readers.
+_DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def visible_text(text: str) -> str:
+    """Cleaned text with deceptive characters written out, as ``\\u202e``."""
+    text = clean_text(text).replace("\r", "\n")
+    return _DECEPTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_kept(text: KeptText) -> KeptText:
+    """As visible_text, for both ends of a kept text."""
+    return KeptText(visible_text(text.head), visible_text(text.tail), text.omitted)
+
+
+# ===== end sandbox_core/visible.py =====
+
 # ===== begin owui_plugin/render.py =====
 
 """A run's result as Markdown for people, and how it is found again in a message.
@@ -933,8 +957,6 @@ _OUTCOME_WORDS = {
     Outcome.OK: "ok",
 }
 
-# Characters that turn the text around them, hide in it, or end a line for some readers.
-_DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # Open WebUI shows entities such as `&amp;` as they are, so it must be backslashes. But it
 # takes `\(` and `\[` for formulas, and breaks lines before `\\b`: links are broken at their
 # `]` alone, and a backslash of the text becomes a character that looks like one.
@@ -949,17 +971,6 @@ _RESULT = re.compile(
     rf"(?:\n+(?:{_VALUE_LABEL}\n+)?{_FENCE_PATTERN})*",
     re.MULTILINE,
 )
-
-
-def visible_text(text: str) -> str:
-    """Cleaned text with deceptive characters written out, as ``\\u202e``."""
-    text = clean_text(text).replace("\r", "\n")
-    return _DECEPTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def visible_kept(text: KeptText) -> KeptText:
-    """As visible_text, for both ends of a kept text."""
-    return KeptText(visible_text(text.head), visible_text(text.tail), text.omitted)
 
 
 def escape_markdown(text: str) -> str:
@@ -2344,7 +2355,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+fd2111ce5179"
+BUILD_ID = "0.1.0+052293cbb7f6"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -4770,7 +4781,6 @@ _CHUNK = 1 << 18
 _EXIT_SECONDS = 1.0
 _REMOVE_SECONDS = 10.0
 _SIGKILLED = 137
-_POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
 
@@ -4848,15 +4858,8 @@ class DockerChannel:
                 raise StartFailed(
                     "The sandbox did not take its files in time. Try again."
                 )
-            state = self._wait_for(
-                select.POLLOUT | _POLL_GONE, min(0.2, deadline.remaining())
-            )
-            if not state:
+            if not self._wait_for(select.POLLOUT, min(0.2, deadline.remaining())):
                 continue
-            if state & _POLL_GONE and not self._killed.is_set():
-                # Docker goes on taking what nobody will read, until its buffers are full.
-                self._ended_by_itself = True
-                raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
             except BlockingIOError:
@@ -4888,14 +4891,13 @@ class DockerChannel:
                 return None
         return b""
 
-    def _wait_for(self, events: int, seconds: float) -> int:
-        """The poll events that are there now; 0 when none came in time."""
+    def _wait_for(self, event: int, seconds: float) -> bool:
         poll = select.poll()
         try:
-            poll.register(self._socket, events)
+            poll.register(self._socket, event)
         except ValueError:  # closed by a kill in another thread
-            return events
-        return next((state for _, state in poll.poll(seconds * 1000)), 0)
+            return True
+        return bool(poll.poll(seconds * 1000))
 
     def close_send(self) -> None:
         """See Channel.close_send."""
@@ -5583,7 +5585,7 @@ async def _ask(caller: Any, kind: str, question: dict[str, Any]) -> Any:
 
 # ===== end owui_plugin/dialogs.py =====
 
-# ===== begin owui_plugin/admission.py =====
+# ===== begin sandbox_core/admission.py =====
 
 """Who may start a run now, and who waits: an asyncio queue that holds no thread."""
 
@@ -5592,95 +5594,116 @@ class Busy(SandboxError):
     """Too many runs are waiting already."""
 
 
-@dataclass(eq=False, slots=True)
-class _Waiter:
-    """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
-
-    user: str
-    answer: asyncio.Future[bool]
-    admitted: bool = False
-
-
 class Admission:
-    """At most ``total`` runs at one time, ``per_user`` of one user; others wait in order.
+    """At most ``total`` runs at one time, ``per_user`` of one user; others wait.
 
-    A user at the own cap is passed over, so that nobody else waits behind that user's queue.
+    One user's runs start in the order in which they came. Among users, whoever has the
+    fewest running goes first, and of those whoever has waited longest: a long queue of one
+    user holds up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
+    one user. To be entered in one event loop or several, and left from any thread.
     """
 
-    def __init__(self, total: int, per_user: int, most_waiting: int) -> None:
+    def __init__(
+        self,
+        total: int,
+        per_user: int,
+        most_waiting: int,
+        most_waiting_per_user: int | None = None,
+    ) -> None:
         self._total = total
         self._per_user = per_user
         self._most_waiting = most_waiting
+        own = most_waiting if most_waiting_per_user is None else most_waiting_per_user
+        self._most_waiting_per_user = own
         self._running: Counter[str] = Counter()
-        self._waiting: list[_Waiter] = []
+        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._arrivals = itertools.count()
         self._lock = threading.Lock()
 
-    async def enter(self, user: str, cancel: CancelToken) -> bool:
-        """Wait for a place. True: the run may start, and leave() must follow. False: the run
-        was cancelled before. Raises Busy when too many wait."""
-        if cancel.is_set():
-            return False
+    async def enter(self, user: str) -> None:
+        """Return when the run may start; leave() must follow. Raises Busy when too many wait."""
         with self._lock:
-            if self._has_room(user):
+            if self._has_room(user) and user not in self._waiting:
                 self._running[user] += 1
-                return True
-            if len(self._waiting) >= self._most_waiting:
-                raise Busy(
-                    f"Too many runs are waiting ({len(self._waiting)}). Try again in a minute."
-                )
-            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            waiter = _Waiter(user, answer)
-            self._waiting.append(waiter)
-        cancel.call_on_cancel(lambda: self._withdraw(waiter))
+                return
+            self._check_queue(user)
+            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            queue = self._waiting.setdefault(user, deque())
+            queue.append((next(self._arrivals), granted))
         try:
-            return await answer
+            await granted
         except asyncio.CancelledError:
-            self._withdraw(waiter)
-            if waiter.admitted:
+            if self._withdraw(user, granted):
                 self.leave(user)
             raise
 
     def would_wait(self, user: str) -> bool:
         """Whether enter() would have to wait now."""
         with self._lock:
-            return not self._has_room(user)
+            return not self._has_room(user) or user in self._waiting
+
+    def counts(self) -> tuple[int, int]:
+        """How many run, and how many wait."""
+        with self._lock:
+            return self._running.total(), self._count_waiting()
 
     def leave(self, user: str) -> None:
-        """A run has ended: let in whoever has room now, in order of arrival. Any thread."""
+        """A run has ended: let in whoever has room now."""
         with self._lock:
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
-            for waiter in list(self._waiting):
-                if self._has_room(waiter.user):
-                    self._running[waiter.user] += 1
-                    waiter.admitted = True
-                    self._waiting.remove(waiter)
-                    _answer(waiter, True)
+            while waiter := self._next_user():
+                _, granted = self._waiting[waiter].popleft()
+                if not self._waiting[waiter]:
+                    del self._waiting[waiter]
+                self._running[waiter] += 1
+                granted.get_loop().call_soon_threadsafe(_grant, granted)
 
     def _has_room(self, user: str) -> bool:
         full = self._running.total() >= self._total
         return not full and self._running[user] < self._per_user
 
-    def _withdraw(self, waiter: _Waiter) -> None:
-        """Take a cancelled run out of the queue, if it is still in it. Any thread."""
+    def _check_queue(self, user: str) -> None:
+        waiting = self._count_waiting()
+        if waiting >= self._most_waiting:
+            raise Busy(f"Too many runs are waiting ({waiting}). Try again in a minute.")
+        own = len(self._waiting.get(user, ()))
+        if own >= self._most_waiting_per_user:
+            raise Busy(
+                f"Too many of your runs are waiting ({own}). Let some end, then try again."
+            )
+
+    def _count_waiting(self) -> int:
+        return sum(len(queue) for queue in self._waiting.values())
+
+    def _next_user(self) -> str | None:
+        able = [user for user in self._waiting if self._has_room(user)]
+        return min(
+            able,
+            key=lambda user: (self._running[user], self._waiting[user][0][0]),
+            default=None,
+        )
+
+    def _withdraw(self, user: str, granted: asyncio.Future[None]) -> bool:
+        """Stop waiting. True when the place had been granted in the meantime."""
         with self._lock:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-                _answer(waiter, False)
+            queue = self._waiting.get(user, deque())
+            for entry in queue:
+                if entry[1] is granted:
+                    queue.remove(entry)
+                    if not queue:
+                        del self._waiting[user]
+                    return False
+            return True
 
 
-def _answer(waiter: _Waiter, admitted: bool) -> None:
-    loop = waiter.answer.get_loop()
-    loop.call_soon_threadsafe(_settle_answer, waiter.answer, admitted)
+def _grant(granted: asyncio.Future[None]) -> None:
+    if not granted.done():
+        granted.set_result(None)
 
 
-def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:
-    if not answer.done():
-        answer.set_result(admitted)
-
-
-# ===== end owui_plugin/admission.py =====
+# ===== end sandbox_core/admission.py =====
 
 # ===== begin sandbox_core/reaper.py =====
 

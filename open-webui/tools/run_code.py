@@ -12,17 +12,16 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     fd2111ce5179128d6b890a96573c078494e773f9e50fcf3d663f9168c7e6c802
+#     052293cbb7f6c65c15b9f85744c4d0805961287288a406330e78d09679fdddbb
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
-#     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
-#     owui_plugin/call_input.py               What models put around the code that they pass to a tool, taken off again.
 #     sandbox_core/limits.py                  The limits of one run: a validated value, and one record per limit for docs and valves.
 #     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
+#     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
 #     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
 #     sandbox_core/models.py                  What goes into a run and what comes out of it.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
@@ -45,16 +44,18 @@ license: Apache-2.0
 #     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
-#     owui_plugin/admission.py                Who may start a run now, and who waits: an asyncio queue that holds no thread.
+#     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
 #     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
 #     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
-#     owui_plugin/hints.py                    What to do next after a failure: one table, shared by people and models.
+#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
+#     sandbox_core/visible.py                 Text from a program with what hides or turns other text made visible.
 #     owui_plugin/render.py                   A run's result as Markdown for people, and how it is found again in a message.
 #     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
-#     owui_plugin/render_model.py             A run's result as short labelled text for a model, never longer than its budget.
 #     owui_plugin/repeat_guard.py             Stops a model that makes the same failing call again and again.
+#     sandbox_core/call_input.py              What models put around the code that they pass to a tool, taken off again.
+#     sandbox_core/render_model.py            A run's result as short labelled text for a model, never longer than its budget.
 #     owui_plugin/tool.py                     The run_code tool: what a model calls to have its code run, and what it is told.
 
 import argparse
@@ -62,6 +63,7 @@ import asyncio
 import codecs
 import hashlib
 import inspect
+import itertools
 import json
 import logging
 import math
@@ -162,232 +164,6 @@ class ProtocolError(SandboxError):
 
 
 # ===== end sandbox_core/errors.py =====
-
-# ===== begin sandbox_core/languages.py =====
-
-"""The languages that a sandbox can run: one record each.
-
-The same record feeds the block parser, the tool's enum, the doctor, the docs and the tests.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """A program and exactly what it must print to stdout."""
-
-    code: str
-    expected_stdout: str
-
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """How one language is recognised, written to a file, and run.
-
-    ``argv`` is the command before the file name. ``joins``: consecutive blocks are joined
-    into one program, as a reader expects of an interpreted language; a block in which
-    ``alone_pattern`` is found is joined to nothing before it. ``interpreters`` are the
-    program names that may stand in a ``#!`` line. ``transcripts`` are the fence words whose
-    blocks hold prompts and output; ``prompts`` finds a prompted line there (group 1 is the
-    command) and ``continuation`` its following lines (group 1 likewise);
-    ``here_documents``: a command may go on until the word that it names after ``<<``.
-    ``line_reference`` finds the program's own line numbers (group 1) in its error output. A
-    file with ``module_pattern`` in its code is named ``module_file_name`` instead.
-    """
-
-    name: str
-    title: str
-    aliases: tuple[str, ...]
-    file_name: str
-    argv: tuple[str, ...]
-    version_argv: tuple[str, ...]
-    self_test: SelfTest
-    joins: bool = True
-    alone_pattern: str = ""
-    launched: bool = False
-    interpreters: tuple[str, ...] = ()
-    transcripts: tuple[str, ...] = ()
-    prompts: str = ""
-    continuation: str = ""
-    here_documents: bool = False
-    line_reference: str = ""
-    module_file_name: str = ""
-    module_pattern: str = ""
-
-    def file_for(self, code: str) -> str:
-        """Name of the file that holds this code, relative to the work folder."""
-        if self.module_pattern and re.search(self.module_pattern, code, re.MULTILINE):
-            return self.module_file_name
-        return self.file_name
-
-
-PYTHON = Language(
-    name="python",
-    title="Python",
-    aliases=("py", "python3", "py3", "ipython", "ipython3"),
-    file_name="main.py",
-    argv=("python3",),
-    version_argv=("python3", "--version"),
-    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
-    # A file of its own (`__future__` imports must come first in it), or an excerpt that
-    # would become part of whatever is before it.
-    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
-    launched=True,
-    interpreters=("python", "python3"),
-    transcripts=("pycon", "python-console", "python-repl", "doctest"),
-    prompts=r"^>>>(?: (.*))?$",
-    continuation=r"^\.\.\.(?: (.*))?$",
-    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
-)
-
-# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
-# prompt counts where a user, a folder or a shell name stands before it.
-_SHELL_PROMPT = (
-    r"^(?:\([\w.-]+\) ?)?"
-    r"(?:\$"
-    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
-    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
-    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
-    r"|(?:ba|z)?sh-[\d.]+[$#])"
-    r"(?: (.*))?$"
-)
-
-BASH = Language(
-    name="bash",
-    title="Bash",
-    aliases=("sh", "shell", "zsh", "dash", "ksh"),
-    file_name="main.sh",
-    argv=("bash",),
-    version_argv=("bash", "--version"),
-    self_test=SelfTest(
-        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
-    ),
-    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
-    transcripts=(
-        "console",
-        "shell-session",
-        "shellsession",
-        "sh-session",
-        "bash-session",
-        "terminal",
-    ),
-    prompts=_SHELL_PROMPT,
-    continuation=r"^>(?: (.*))?$",
-    here_documents=True,
-    line_reference=r"main\.sh: line (\d+)",
-)
-
-JAVASCRIPT = Language(
-    name="javascript",
-    title="JavaScript (node)",
-    aliases=("js", "node", "nodejs", "mjs", "cjs"),
-    file_name="main.js",
-    argv=("node",),
-    version_argv=("node", "--version"),
-    self_test=SelfTest(
-        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
-    ),
-    interpreters=("node", "nodejs"),
-    line_reference=r"main\.m?js:(\d+)",
-    module_file_name="main.mjs",
-    module_pattern=(
-        # At the left margin only: `await` inside a function says nothing about the file.
-        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w"
-        r"|(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
-    ),
-)
-
-LANGUAGES = (PYTHON, BASH, JAVASCRIPT)
-
-_BY_WORD = {
-    word: language
-    for language in LANGUAGES
-    for word in (language.name, *language.aliases)
-}
-_BY_TRANSCRIPT = {
-    word: language for language in LANGUAGES for word in language.transcripts
-}
-_BY_INTERPRETER = {
-    word: language for language in LANGUAGES for word in language.interpreters
-}
-_VERSIONED = re.compile(r"([a-z]+)\d+(?:\.\d+)*")
-_INTERPRETER_LINE = re.compile(
-    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
-)
-
-
-def find_language(word: str) -> Language | None:
-    """The language that a fence word or alias means, case-blind; None when there is none.
-
-    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
-    """
-    return _find_word(_BY_WORD, word)
-
-
-def find_transcript(word: str) -> Language | None:
-    """The language whose prompts a fence word announces (``console``), case-blind."""
-    return _BY_TRANSCRIPT.get(word.strip().lower())
-
-
-def find_interpreter(code: str) -> Language | None:
-    """The language of the ``#!`` line that the code begins with; None when there is none
-    or its interpreter is not known here."""
-    line = _INTERPRETER_LINE.match(code)
-    return _find_word(_BY_INTERPRETER, line[1]) if line else None
-
-
-def language_named(word: str) -> Language:
-    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
-    language = find_language(word)
-    if language is None:
-        names = ", ".join(entry.name for entry in LANGUAGES)
-        raise InvalidRequest(
-            f"There is no language “{word[:40]}” here. Use one of: {names}."
-        )
-    return language
-
-
-def _find_word(table: dict[str, Language], word: str) -> Language | None:
-    lowered = word.strip().lower()
-    if lowered in table:
-        return table[lowered]
-    versioned = _VERSIONED.fullmatch(lowered)
-    return table.get(versioned[1]) if versioned else None
-
-
-# ===== end sandbox_core/languages.py =====
-
-# ===== begin owui_plugin/call_input.py =====
-
-"""What models put around the code that they pass to a tool, taken off again."""
-
-
-_FENCED = re.compile(
-    r"\s*(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)\n?[ \t]*(?:\1[`~]*)?\s*\Z", re.DOTALL
-)
-_BACKTICKED = re.compile(r"\s*(`{1,2})([^`\n]+)\1\s*")
-
-
-def read_call(code: object, language: object) -> tuple[str, Language]:
-    """The program and its language from a tool call's arguments, which nobody has checked.
-
-    Takes a fence, or backticks around a single line, off the code. A fence that names a
-    language wins over the argument's default, ``python``. Raises InvalidRequest for a
-    language that there is not, or without code.
-    """
-    text = "" if code is None else str(code)
-    if not text.strip():
-        raise InvalidRequest("There is no code to run: pass the program as code.")
-    named = language_named(str(language or "python"))
-    if fenced := _FENCED.fullmatch(text):
-        word = (fenced[2].split() or [""])[0]
-        inside = find_language(word)
-        return fenced[3] + "\n", inside if inside and named.name == "python" else named
-    if backticked := _BACKTICKED.fullmatch(text):
-        return backticked[2], named
-    return text, named
-
-
-# ===== end owui_plugin/call_input.py =====
 
 # ===== begin sandbox_core/limits.py =====
 
@@ -1008,6 +784,199 @@ class Engine(Protocol):
 
 # ===== end sandbox_core/engines/base.py =====
 
+# ===== begin sandbox_core/languages.py =====
+
+"""The languages that a sandbox can run: one record each.
+
+The same record feeds the block parser, the tool's enum, the doctor, the docs and the tests.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """A program and exactly what it must print to stdout."""
+
+    code: str
+    expected_stdout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How one language is recognised, written to a file, and run.
+
+    ``argv`` is the command before the file name. ``joins``: consecutive blocks are joined
+    into one program, as a reader expects of an interpreted language; a block in which
+    ``alone_pattern`` is found is joined to nothing before it. ``interpreters`` are the
+    program names that may stand in a ``#!`` line. ``transcripts`` are the fence words whose
+    blocks hold prompts and output; ``prompts`` finds a prompted line there (group 1 is the
+    command) and ``continuation`` its following lines (group 1 likewise);
+    ``here_documents``: a command may go on until the word that it names after ``<<``.
+    ``line_reference`` finds the program's own line numbers (group 1) in its error output. A
+    file with ``module_pattern`` in its code is named ``module_file_name`` instead.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...]
+    file_name: str
+    argv: tuple[str, ...]
+    version_argv: tuple[str, ...]
+    self_test: SelfTest
+    joins: bool = True
+    alone_pattern: str = ""
+    launched: bool = False
+    interpreters: tuple[str, ...] = ()
+    transcripts: tuple[str, ...] = ()
+    prompts: str = ""
+    continuation: str = ""
+    here_documents: bool = False
+    line_reference: str = ""
+    module_file_name: str = ""
+    module_pattern: str = ""
+
+    def file_for(self, code: str) -> str:
+        """Name of the file that holds this code, relative to the work folder."""
+        if self.module_pattern and re.search(self.module_pattern, code, re.MULTILINE):
+            return self.module_file_name
+        return self.file_name
+
+
+PYTHON = Language(
+    name="python",
+    title="Python",
+    aliases=("py", "python3", "py3", "ipython", "ipython3"),
+    file_name="main.py",
+    argv=("python3",),
+    version_argv=("python3", "--version"),
+    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
+    # A file of its own (`__future__` imports must come first in it), or an excerpt that
+    # would become part of whatever is before it.
+    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
+    launched=True,
+    interpreters=("python", "python3"),
+    transcripts=("pycon", "python-console", "python-repl", "doctest"),
+    prompts=r"^>>>(?: (.*))?$",
+    continuation=r"^\.\.\.(?: (.*))?$",
+    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
+)
+
+# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
+# prompt counts where a user, a folder or a shell name stands before it.
+_SHELL_PROMPT = (
+    r"^(?:\([\w.-]+\) ?)?"
+    r"(?:\$"
+    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
+    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
+    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
+    r"|(?:ba|z)?sh-[\d.]+[$#])"
+    r"(?: (.*))?$"
+)
+
+BASH = Language(
+    name="bash",
+    title="Bash",
+    aliases=("sh", "shell", "zsh", "dash", "ksh"),
+    file_name="main.sh",
+    argv=("bash",),
+    version_argv=("bash", "--version"),
+    self_test=SelfTest(
+        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
+    ),
+    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
+    transcripts=(
+        "console",
+        "shell-session",
+        "shellsession",
+        "sh-session",
+        "bash-session",
+        "terminal",
+    ),
+    prompts=_SHELL_PROMPT,
+    continuation=r"^>(?: (.*))?$",
+    here_documents=True,
+    line_reference=r"main\.sh: line (\d+)",
+)
+
+JAVASCRIPT = Language(
+    name="javascript",
+    title="JavaScript (node)",
+    aliases=("js", "node", "nodejs", "mjs", "cjs"),
+    file_name="main.js",
+    argv=("node",),
+    version_argv=("node", "--version"),
+    self_test=SelfTest(
+        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
+    ),
+    interpreters=("node", "nodejs"),
+    line_reference=r"main\.m?js:(\d+)",
+    module_file_name="main.mjs",
+    module_pattern=(
+        # At the left margin only: `await` inside a function says nothing about the file.
+        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w"
+        r"|(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
+    ),
+)
+
+LANGUAGES = (PYTHON, BASH, JAVASCRIPT)
+
+_BY_WORD = {
+    word: language
+    for language in LANGUAGES
+    for word in (language.name, *language.aliases)
+}
+_BY_TRANSCRIPT = {
+    word: language for language in LANGUAGES for word in language.transcripts
+}
+_BY_INTERPRETER = {
+    word: language for language in LANGUAGES for word in language.interpreters
+}
+_VERSIONED = re.compile(r"([a-z]+)\d+(?:\.\d+)*")
+_INTERPRETER_LINE = re.compile(
+    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
+)
+
+
+def find_language(word: str) -> Language | None:
+    """The language that a fence word or alias means, case-blind; None when there is none.
+
+    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
+    """
+    return _find_word(_BY_WORD, word)
+
+
+def find_transcript(word: str) -> Language | None:
+    """The language whose prompts a fence word announces (``console``), case-blind."""
+    return _BY_TRANSCRIPT.get(word.strip().lower())
+
+
+def find_interpreter(code: str) -> Language | None:
+    """The language of the ``#!`` line that the code begins with; None when there is none
+    or its interpreter is not known here."""
+    line = _INTERPRETER_LINE.match(code)
+    return _find_word(_BY_INTERPRETER, line[1]) if line else None
+
+
+def language_named(word: str) -> Language:
+    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
+    language = find_language(word)
+    if language is None:
+        names = ", ".join(entry.name for entry in LANGUAGES)
+        raise InvalidRequest(
+            f"There is no language “{word[:40]}” here. Use one of: {names}."
+        )
+    return language
+
+
+def _find_word(table: dict[str, Language], word: str) -> Language | None:
+    lowered = word.strip().lower()
+    if lowered in table:
+        return table[lowered]
+    versioned = _VERSIONED.fullmatch(lowered)
+    return table.get(versioned[1]) if versioned else None
+
+
+# ===== end sandbox_core/languages.py =====
+
 # ===== begin sandbox_core/outcome.py =====
 
 """How a run ended: one enum, and the pure decision from what was observed."""
@@ -1581,7 +1550,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+fd2111ce5179"
+BUILD_ID = "0.1.0+052293cbb7f6"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -4259,7 +4228,6 @@ _CHUNK = 1 << 18
 _EXIT_SECONDS = 1.0
 _REMOVE_SECONDS = 10.0
 _SIGKILLED = 137
-_POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
 
@@ -4337,15 +4305,8 @@ class DockerChannel:
                 raise StartFailed(
                     "The sandbox did not take its files in time. Try again."
                 )
-            state = self._wait_for(
-                select.POLLOUT | _POLL_GONE, min(0.2, deadline.remaining())
-            )
-            if not state:
+            if not self._wait_for(select.POLLOUT, min(0.2, deadline.remaining())):
                 continue
-            if state & _POLL_GONE and not self._killed.is_set():
-                # Docker goes on taking what nobody will read, until its buffers are full.
-                self._ended_by_itself = True
-                raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
             except BlockingIOError:
@@ -4377,14 +4338,13 @@ class DockerChannel:
                 return None
         return b""
 
-    def _wait_for(self, events: int, seconds: float) -> int:
-        """The poll events that are there now; 0 when none came in time."""
+    def _wait_for(self, event: int, seconds: float) -> bool:
         poll = select.poll()
         try:
-            poll.register(self._socket, events)
+            poll.register(self._socket, event)
         except ValueError:  # closed by a kill in another thread
-            return events
-        return next((state for _, state in poll.poll(seconds * 1000)), 0)
+            return True
+        return bool(poll.poll(seconds * 1000))
 
     def close_send(self) -> None:
         """See Channel.close_send."""
@@ -4977,7 +4937,7 @@ async def messages_with_marks() -> list[MarkedMessage]:
 
 # ===== end owui_plugin/host.py =====
 
-# ===== begin owui_plugin/admission.py =====
+# ===== begin sandbox_core/admission.py =====
 
 """Who may start a run now, and who waits: an asyncio queue that holds no thread."""
 
@@ -4986,95 +4946,116 @@ class Busy(SandboxError):
     """Too many runs are waiting already."""
 
 
-@dataclass(eq=False, slots=True)
-class _Waiter:
-    """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
-
-    user: str
-    answer: asyncio.Future[bool]
-    admitted: bool = False
-
-
 class Admission:
-    """At most ``total`` runs at one time, ``per_user`` of one user; others wait in order.
+    """At most ``total`` runs at one time, ``per_user`` of one user; others wait.
 
-    A user at the own cap is passed over, so that nobody else waits behind that user's queue.
+    One user's runs start in the order in which they came. Among users, whoever has the
+    fewest running goes first, and of those whoever has waited longest: a long queue of one
+    user holds up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
+    one user. To be entered in one event loop or several, and left from any thread.
     """
 
-    def __init__(self, total: int, per_user: int, most_waiting: int) -> None:
+    def __init__(
+        self,
+        total: int,
+        per_user: int,
+        most_waiting: int,
+        most_waiting_per_user: int | None = None,
+    ) -> None:
         self._total = total
         self._per_user = per_user
         self._most_waiting = most_waiting
+        own = most_waiting if most_waiting_per_user is None else most_waiting_per_user
+        self._most_waiting_per_user = own
         self._running: Counter[str] = Counter()
-        self._waiting: list[_Waiter] = []
+        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._arrivals = itertools.count()
         self._lock = threading.Lock()
 
-    async def enter(self, user: str, cancel: CancelToken) -> bool:
-        """Wait for a place. True: the run may start, and leave() must follow. False: the run
-        was cancelled before. Raises Busy when too many wait."""
-        if cancel.is_set():
-            return False
+    async def enter(self, user: str) -> None:
+        """Return when the run may start; leave() must follow. Raises Busy when too many wait."""
         with self._lock:
-            if self._has_room(user):
+            if self._has_room(user) and user not in self._waiting:
                 self._running[user] += 1
-                return True
-            if len(self._waiting) >= self._most_waiting:
-                raise Busy(
-                    f"Too many runs are waiting ({len(self._waiting)}). Try again in a minute."
-                )
-            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            waiter = _Waiter(user, answer)
-            self._waiting.append(waiter)
-        cancel.call_on_cancel(lambda: self._withdraw(waiter))
+                return
+            self._check_queue(user)
+            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            queue = self._waiting.setdefault(user, deque())
+            queue.append((next(self._arrivals), granted))
         try:
-            return await answer
+            await granted
         except asyncio.CancelledError:
-            self._withdraw(waiter)
-            if waiter.admitted:
+            if self._withdraw(user, granted):
                 self.leave(user)
             raise
 
     def would_wait(self, user: str) -> bool:
         """Whether enter() would have to wait now."""
         with self._lock:
-            return not self._has_room(user)
+            return not self._has_room(user) or user in self._waiting
+
+    def counts(self) -> tuple[int, int]:
+        """How many run, and how many wait."""
+        with self._lock:
+            return self._running.total(), self._count_waiting()
 
     def leave(self, user: str) -> None:
-        """A run has ended: let in whoever has room now, in order of arrival. Any thread."""
+        """A run has ended: let in whoever has room now."""
         with self._lock:
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
-            for waiter in list(self._waiting):
-                if self._has_room(waiter.user):
-                    self._running[waiter.user] += 1
-                    waiter.admitted = True
-                    self._waiting.remove(waiter)
-                    _answer(waiter, True)
+            while waiter := self._next_user():
+                _, granted = self._waiting[waiter].popleft()
+                if not self._waiting[waiter]:
+                    del self._waiting[waiter]
+                self._running[waiter] += 1
+                granted.get_loop().call_soon_threadsafe(_grant, granted)
 
     def _has_room(self, user: str) -> bool:
         full = self._running.total() >= self._total
         return not full and self._running[user] < self._per_user
 
-    def _withdraw(self, waiter: _Waiter) -> None:
-        """Take a cancelled run out of the queue, if it is still in it. Any thread."""
+    def _check_queue(self, user: str) -> None:
+        waiting = self._count_waiting()
+        if waiting >= self._most_waiting:
+            raise Busy(f"Too many runs are waiting ({waiting}). Try again in a minute.")
+        own = len(self._waiting.get(user, ()))
+        if own >= self._most_waiting_per_user:
+            raise Busy(
+                f"Too many of your runs are waiting ({own}). Let some end, then try again."
+            )
+
+    def _count_waiting(self) -> int:
+        return sum(len(queue) for queue in self._waiting.values())
+
+    def _next_user(self) -> str | None:
+        able = [user for user in self._waiting if self._has_room(user)]
+        return min(
+            able,
+            key=lambda user: (self._running[user], self._waiting[user][0][0]),
+            default=None,
+        )
+
+    def _withdraw(self, user: str, granted: asyncio.Future[None]) -> bool:
+        """Stop waiting. True when the place had been granted in the meantime."""
         with self._lock:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-                _answer(waiter, False)
+            queue = self._waiting.get(user, deque())
+            for entry in queue:
+                if entry[1] is granted:
+                    queue.remove(entry)
+                    if not queue:
+                        del self._waiting[user]
+                    return False
+            return True
 
 
-def _answer(waiter: _Waiter, admitted: bool) -> None:
-    loop = waiter.answer.get_loop()
-    loop.call_soon_threadsafe(_settle_answer, waiter.answer, admitted)
+def _grant(granted: asyncio.Future[None]) -> None:
+    if not granted.done():
+        granted.set_result(None)
 
 
-def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:
-    if not answer.done():
-        answer.set_result(admitted)
-
-
-# ===== end owui_plugin/admission.py =====
+# ===== end sandbox_core/admission.py =====
 
 # ===== begin sandbox_core/reaper.py =====
 
@@ -5591,7 +5572,7 @@ def ended_status(text: str) -> dict[str, Any]:
 
 # ===== end owui_plugin/progress.py =====
 
-# ===== begin owui_plugin/hints.py =====
+# ===== begin sandbox_core/hints.py =====
 
 """What to do next after a failure: one table, shared by people and models."""
 
@@ -5671,7 +5652,29 @@ def hint_for(result: RunResult) -> str:
     return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
 
 
-# ===== end owui_plugin/hints.py =====
+# ===== end sandbox_core/hints.py =====
+
+# ===== begin sandbox_core/visible.py =====
+
+"""Text from a program with what hides or turns other text made visible."""
+
+
+# Characters that turn the text around them, hide in it, or end a line for some readers.
+_DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def visible_text(text: str) -> str:
+    """Cleaned text with deceptive characters written out, as ``\\u202e``."""
+    text = clean_text(text).replace("\r", "\n")
+    return _DECEPTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_kept(text: KeptText) -> KeptText:
+    """As visible_text, for both ends of a kept text."""
+    return KeptText(visible_text(text.head), visible_text(text.tail), text.omitted)
+
+
+# ===== end sandbox_core/visible.py =====
 
 # ===== begin owui_plugin/render.py =====
 
@@ -5698,8 +5701,6 @@ _OUTCOME_WORDS = {
     Outcome.OK: "ok",
 }
 
-# Characters that turn the text around them, hide in it, or end a line for some readers.
-_DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # Open WebUI shows entities such as `&amp;` as they are, so it must be backslashes. But it
 # takes `\(` and `\[` for formulas, and breaks lines before `\\b`: links are broken at their
 # `]` alone, and a backslash of the text becomes a character that looks like one.
@@ -5714,17 +5715,6 @@ _RESULT = re.compile(
     rf"(?:\n+(?:{_VALUE_LABEL}\n+)?{_FENCE_PATTERN})*",
     re.MULTILINE,
 )
-
-
-def visible_text(text: str) -> str:
-    """Cleaned text with deceptive characters written out, as ``\\u202e``."""
-    text = clean_text(text).replace("\r", "\n")
-    return _DECEPTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def visible_kept(text: KeptText) -> KeptText:
-    """As visible_text, for both ends of a kept text."""
-    return KeptText(visible_text(text.head), visible_text(text.tail), text.omitted)
 
 
 def escape_markdown(text: str) -> str:
@@ -5888,7 +5878,100 @@ def end_as_interrupted(message: dict[str, Any]) -> None:
 
 # ===== end owui_plugin/interrupted.py =====
 
-# ===== begin owui_plugin/render_model.py =====
+# ===== begin owui_plugin/repeat_guard.py =====
+
+"""Stops a model that makes the same failing call again and again."""
+
+
+REPEAT_SENTENCE = (
+    "This exact code has just failed twice with the same input, so it was not run a third "
+    "time. Change it: read the last error, then mend its cause or try another way."
+)
+
+_FAILURES_ALLOWED = 2
+_MOST_CHATS = 1000
+
+# Neither says anything about the code: the host failed, or somebody pressed Stop.
+_NOT_COUNTED = (Outcome.SANDBOX_ERROR, Outcome.CANCELLED)
+
+
+def call_digest(language: str, code: str, stdin: str) -> str:
+    """A short stand-in for one call: equal for equal arguments."""
+    digest = hashlib.sha256()
+    for part in (language, code, stdin):
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()
+
+
+class RepeatGuard:
+    """Counts, per user and chat, how often the last call failed in a row.
+
+    Thread-safe. Remembers the 1,000 chats used last.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._failures: OrderedDict[tuple[str, str], tuple[str, int]] = OrderedDict()
+
+    def refuses(self, user_id: str, chat_id: str, digest: str) -> bool:
+        """Whether this call has failed twice in a row already. Ask before a run; a
+        different call is never refused."""
+        with self._lock:
+            return self._failures.get((user_id, chat_id)) == (digest, _FAILURES_ALLOWED)
+
+    def ended(self, user_id: str, chat_id: str, digest: str, outcome: Outcome) -> None:
+        """Tells how a run ended. Success, or a different call, starts the count anew."""
+        key = (user_id, chat_id)
+        with self._lock:
+            last_digest, failures = self._failures.pop(key, (digest, 0))
+            if outcome is Outcome.OK:
+                return
+            if last_digest != digest:
+                failures = 0
+            if outcome not in _NOT_COUNTED:
+                failures = min(failures + 1, _FAILURES_ALLOWED)
+            self._failures[key] = (digest, failures)
+            if len(self._failures) > _MOST_CHATS:
+                self._failures.popitem(last=False)
+
+
+# ===== end owui_plugin/repeat_guard.py =====
+
+# ===== begin sandbox_core/call_input.py =====
+
+"""What models put around the code that they pass to a tool, taken off again."""
+
+
+_FENCED = re.compile(
+    r"\s*(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)\n?[ \t]*(?:\1[`~]*)?\s*\Z", re.DOTALL
+)
+_BACKTICKED = re.compile(r"\s*(`{1,2})([^`\n]+)\1\s*")
+
+
+def read_call(code: object, language: object) -> tuple[str, Language]:
+    """The program and its language from a tool call's arguments, which nobody has checked.
+
+    Takes a fence, or backticks around a single line, off the code. A fence that names a
+    language wins over the argument's default, ``python``. Raises InvalidRequest for a
+    language that there is not, or without code.
+    """
+    text = "" if code is None else str(code)
+    if not text.strip():
+        raise InvalidRequest("There is no code to run: pass the program as code.")
+    named = language_named(str(language or "python"))
+    if fenced := _FENCED.fullmatch(text):
+        word = (fenced[2].split() or [""])[0]
+        inside = find_language(word)
+        return fenced[3] + "\n", inside if inside and named.name == "python" else named
+    if backticked := _BACKTICKED.fullmatch(text):
+        return backticked[2], named
+    return text, named
+
+
+# ===== end sandbox_core/call_input.py =====
+
+# ===== begin sandbox_core/render_model.py =====
 
 """A run's result as short labelled text for a model, never longer than its budget."""
 
@@ -6004,67 +6087,7 @@ def _utf8_size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-# ===== end owui_plugin/render_model.py =====
-
-# ===== begin owui_plugin/repeat_guard.py =====
-
-"""Stops a model that makes the same failing call again and again."""
-
-
-REPEAT_SENTENCE = (
-    "This exact code has just failed twice with the same input, so it was not run a third "
-    "time. Change it: read the last error, then mend its cause or try another way."
-)
-
-_FAILURES_ALLOWED = 2
-_MOST_CHATS = 1000
-
-# Neither says anything about the code: the host failed, or somebody pressed Stop.
-_NOT_COUNTED = (Outcome.SANDBOX_ERROR, Outcome.CANCELLED)
-
-
-def call_digest(language: str, code: str, stdin: str) -> str:
-    """A short stand-in for one call: equal for equal arguments."""
-    digest = hashlib.sha256()
-    for part in (language, code, stdin):
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(data) + data)
-    return digest.hexdigest()
-
-
-class RepeatGuard:
-    """Counts, per user and chat, how often the last call failed in a row.
-
-    Thread-safe. Remembers the 1,000 chats used last.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._failures: OrderedDict[tuple[str, str], tuple[str, int]] = OrderedDict()
-
-    def refuses(self, user_id: str, chat_id: str, digest: str) -> bool:
-        """Whether this call has failed twice in a row already. Ask before a run; a
-        different call is never refused."""
-        with self._lock:
-            return self._failures.get((user_id, chat_id)) == (digest, _FAILURES_ALLOWED)
-
-    def ended(self, user_id: str, chat_id: str, digest: str, outcome: Outcome) -> None:
-        """Tells how a run ended. Success, or a different call, starts the count anew."""
-        key = (user_id, chat_id)
-        with self._lock:
-            last_digest, failures = self._failures.pop(key, (digest, 0))
-            if outcome is Outcome.OK:
-                return
-            if last_digest != digest:
-                failures = 0
-            if outcome not in _NOT_COUNTED:
-                failures = min(failures + 1, _FAILURES_ALLOWED)
-            self._failures[key] = (digest, failures)
-            if len(self._failures) > _MOST_CHATS:
-                self._failures.popitem(last=False)
-
-
-# ===== end owui_plugin/repeat_guard.py =====
+# ===== end sandbox_core/render_model.py =====
 
 # ===== begin owui_plugin/tool.py =====
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from owui_plugin.blocks import find_blocks, runnable
-from owui_plugin.hints import hint_for
 from owui_plugin.render import (
     escape_markdown,
     fenced,
@@ -17,11 +16,12 @@ from owui_plugin.render import (
     render_refusal_for_chat,
     running_text,
     strip_results,
-    visible_text,
 )
-from owui_plugin.render_model import render_for_model, render_refusal_for_model
+from sandbox_core.hints import hint_for
 from sandbox_core.models import KeptText, OutputFile, RunResult, SkippedFile
 from sandbox_core.outcome import Outcome
+from sandbox_core.render_model import render_for_model, render_refusal_for_model
+from sandbox_core.visible import visible_text
 
 FAILED_MARKS = ("error:", "exception:", "traceback", "http error!")
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from owui_plugin.hints import hint_for
-from owui_plugin.render import visible_kept, visible_text
+from sandbox_core.hints import hint_for
 from sandbox_core.models import KeptText, RunResult
 from sandbox_core.streams import shorten
+from sandbox_core.visible import visible_kept, visible_text
 
 __all__ = ["render_for_model", "render_refusal_for_model"]
 

@@ -1,0 +1,100 @@
+"""Who runs, who waits, in which order, and who is turned away."""
+
+import asyncio
+
+import pytest
+
+from sandbox_core.admission import Admission, Busy
+
+
+async def enter_soon(admission, user, entered, name):
+    await admission.enter(user)
+    entered.append(name)
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_caps_hold_and_one_users_queue_holds_up_nobody_else():
+    async def scene():
+        admission = Admission(total=4, per_user=2, most_waiting=50)
+        entered = []
+        tasks = [
+            asyncio.create_task(enter_soon(admission, "anna", entered, f"a{number}"))
+            for number in range(20)
+        ]
+        await settle()
+        assert entered == ["a0", "a1"]
+        assert admission.counts() == (2, 18)
+        tasks.append(asyncio.create_task(enter_soon(admission, "bert", entered, "b0")))
+        await settle()
+        assert entered[-1] == "b0"
+        for number in range(2, 20):
+            admission.leave("anna")
+            await settle()
+            assert entered[-1] == f"a{number}"
+        await asyncio.gather(*tasks)
+        for user in ("anna", "anna", "bert"):
+            admission.leave(user)
+        assert admission.counts() == (0, 0)
+
+    asyncio.run(scene())
+
+
+def test_whoever_has_fewest_running_goes_first():
+    async def scene():
+        admission = Admission(total=2, per_user=2, most_waiting=50)
+        entered = []
+        await admission.enter("anna")
+        await admission.enter("anna")
+        tasks = [
+            asyncio.create_task(enter_soon(admission, user, entered, name))
+            for user, name in (("anna", "a"), ("anna", "a"), ("bert", "b"))
+        ]
+        await settle()
+        admission.leave("anna")
+        await settle()
+        assert entered == ["b"]
+        admission.leave("bert")
+        admission.leave("anna")
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scene())
+
+
+def test_queues_are_bounded():
+    async def scene():
+        admission = Admission(1, 1, most_waiting=3, most_waiting_per_user=2)
+        await admission.enter("anna")
+        tasks = [asyncio.create_task(admission.enter("anna")) for _ in range(2)]
+        await settle()
+        with pytest.raises(Busy, match="your runs are waiting"):
+            await admission.enter("anna")
+        tasks.append(asyncio.create_task(admission.enter("bert")))
+        await settle()
+        with pytest.raises(Busy, match="Too many runs"):
+            await admission.enter("carl")
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert admission.counts() == (1, 0)
+
+    asyncio.run(scene())
+
+
+def test_place_granted_to_someone_who_left_goes_to_the_next():
+    async def scene():
+        admission = Admission(1, 1, most_waiting=3)
+        await admission.enter("anna")
+        gone = asyncio.create_task(admission.enter("bert"))
+        next_one = asyncio.create_task(admission.enter("carl"))
+        await settle()
+        admission.leave("anna")  # grants it to bert, who does not know yet
+        gone.cancel()
+        await asyncio.wait_for(next_one, 5)
+        assert gone.cancelled()
+        assert admission.counts() == (1, 0)
+
+    asyncio.run(scene())
