@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     052293cbb7f6c65c15b9f85744c4d0805961287288a406330e78d09679fdddbb
+#     3d23aa5657f79fc076ddc8393d75b680de4f11ab4c4fe606a99ba6058a44827d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -1550,7 +1550,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+052293cbb7f6"
+BUILD_ID = "0.1.0+3d23aa5657f7"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -4946,6 +4946,16 @@ class Busy(SandboxError):
     """Too many runs are waiting already."""
 
 
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
+
+    user: str
+    arrival: int
+    answer: asyncio.Future[bool]
+    admitted: bool = False
+
+
 class Admission:
     """At most ``total`` runs at one time, ``per_user`` of one user; others wait.
 
@@ -4968,24 +4978,29 @@ class Admission:
         own = most_waiting if most_waiting_per_user is None else most_waiting_per_user
         self._most_waiting_per_user = own
         self._running: Counter[str] = Counter()
-        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._waiting: dict[str, deque[_Waiter]] = {}
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
 
-    async def enter(self, user: str) -> None:
-        """Return when the run may start; leave() must follow. Raises Busy when too many wait."""
+    async def enter(self, user: str, cancel: CancelToken) -> bool:
+        """Wait for a place. True: the run may start, and leave() must follow. False: the run
+        was cancelled before. Raises Busy when too many wait."""
+        if cancel.is_set():
+            return False
         with self._lock:
             if self._has_room(user) and user not in self._waiting:
                 self._running[user] += 1
-                return
+                return True
             self._check_queue(user)
-            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            queue = self._waiting.setdefault(user, deque())
-            queue.append((next(self._arrivals), granted))
+            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            waiter = _Waiter(user, next(self._arrivals), answer)
+            self._waiting.setdefault(user, deque()).append(waiter)
+        cancel.call_on_cancel(lambda: self._withdraw(waiter))
         try:
-            await granted
+            return await answer
         except asyncio.CancelledError:
-            if self._withdraw(user, granted):
+            self._withdraw(waiter)
+            if waiter.admitted:
                 self.leave(user)
             raise
 
@@ -5000,17 +5015,16 @@ class Admission:
             return self._running.total(), self._count_waiting()
 
     def leave(self, user: str) -> None:
-        """A run has ended: let in whoever has room now."""
+        """A run has ended: let in whoever has room now. Any thread."""
         with self._lock:
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
-            while waiter := self._next_user():
-                _, granted = self._waiting[waiter].popleft()
-                if not self._waiting[waiter]:
-                    del self._waiting[waiter]
-                self._running[waiter] += 1
-                granted.get_loop().call_soon_threadsafe(_grant, granted)
+            while waiter := self._next_waiter():
+                self._running[waiter.user] += 1
+                waiter.admitted = True
+                self._take_out(waiter)
+                _answer(waiter, True)
 
     def _has_room(self, user: str) -> bool:
         full = self._running.total() >= self._total
@@ -5029,30 +5043,38 @@ class Admission:
     def _count_waiting(self) -> int:
         return sum(len(queue) for queue in self._waiting.values())
 
-    def _next_user(self) -> str | None:
-        able = [user for user in self._waiting if self._has_room(user)]
+    def _next_waiter(self) -> _Waiter | None:
+        first = [
+            queue[0] for user, queue in self._waiting.items() if self._has_room(user)
+        ]
         return min(
-            able,
-            key=lambda user: (self._running[user], self._waiting[user][0][0]),
+            first,
+            key=lambda waiter: (self._running[waiter.user], waiter.arrival),
             default=None,
         )
 
-    def _withdraw(self, user: str, granted: asyncio.Future[None]) -> bool:
-        """Stop waiting. True when the place had been granted in the meantime."""
+    def _take_out(self, waiter: _Waiter) -> None:
+        queue = self._waiting[waiter.user]
+        queue.remove(waiter)
+        if not queue:
+            del self._waiting[waiter.user]
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """Take a cancelled run out of the queue, if it is still in it. Any thread."""
         with self._lock:
-            queue = self._waiting.get(user, deque())
-            for entry in queue:
-                if entry[1] is granted:
-                    queue.remove(entry)
-                    if not queue:
-                        del self._waiting[user]
-                    return False
-            return True
+            if waiter in self._waiting.get(waiter.user, ()):
+                self._take_out(waiter)
+                _answer(waiter, False)
 
 
-def _grant(granted: asyncio.Future[None]) -> None:
-    if not granted.done():
-        granted.set_result(None)
+def _answer(waiter: _Waiter, admitted: bool) -> None:
+    loop = waiter.answer.get_loop()
+    loop.call_soon_threadsafe(_settle_answer, waiter.answer, admitted)
+
+
+def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:
+    if not answer.done():
+        answer.set_result(admitted)
 
 
 # ===== end sandbox_core/admission.py =====

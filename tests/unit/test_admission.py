@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from sandbox_core.admission import Admission, Busy
+from sandbox_core.engines.base import CancelToken
 
 
 async def enter_soon(admission, user, entered, name):
-    await admission.enter(user)
+    assert await admission.enter(user, CancelToken())
     entered.append(name)
 
 
@@ -47,8 +48,8 @@ def test_whoever_has_fewest_running_goes_first():
     async def scene():
         admission = Admission(total=2, per_user=2, most_waiting=50)
         entered = []
-        await admission.enter("anna")
-        await admission.enter("anna")
+        await admission.enter("anna", CancelToken())
+        await admission.enter("anna", CancelToken())
         tasks = [
             asyncio.create_task(enter_soon(admission, user, entered, name))
             for user, name in (("anna", "a"), ("anna", "a"), ("bert", "b"))
@@ -67,15 +68,18 @@ def test_whoever_has_fewest_running_goes_first():
 def test_queues_are_bounded():
     async def scene():
         admission = Admission(1, 1, most_waiting=3, most_waiting_per_user=2)
-        await admission.enter("anna")
-        tasks = [asyncio.create_task(admission.enter("anna")) for _ in range(2)]
+        await admission.enter("anna", CancelToken())
+        tasks = [
+            asyncio.create_task(admission.enter("anna", CancelToken()))
+            for _ in range(2)
+        ]
         await settle()
         with pytest.raises(Busy, match="your runs are waiting"):
-            await admission.enter("anna")
-        tasks.append(asyncio.create_task(admission.enter("bert")))
+            await admission.enter("anna", CancelToken())
+        tasks.append(asyncio.create_task(admission.enter("bert", CancelToken())))
         await settle()
         with pytest.raises(Busy, match="Too many runs"):
-            await admission.enter("carl")
+            await admission.enter("carl", CancelToken())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -87,14 +91,29 @@ def test_queues_are_bounded():
 def test_place_granted_to_someone_who_left_goes_to_the_next():
     async def scene():
         admission = Admission(1, 1, most_waiting=3)
-        await admission.enter("anna")
-        gone = asyncio.create_task(admission.enter("bert"))
-        next_one = asyncio.create_task(admission.enter("carl"))
+        await admission.enter("anna", CancelToken())
+        gone = asyncio.create_task(admission.enter("bert", CancelToken()))
+        next_one = asyncio.create_task(admission.enter("carl", CancelToken()))
         await settle()
         admission.leave("anna")  # grants it to bert, who does not know yet
         gone.cancel()
         await asyncio.wait_for(next_one, 5)
         assert gone.cancelled()
+        assert admission.counts() == (1, 0)
+
+    asyncio.run(scene())
+
+
+def test_run_that_is_cancelled_while_it_waits_never_starts():
+    async def scene():
+        admission = Admission(1, 1, most_waiting=3)
+        await admission.enter("anna", CancelToken())
+        cancel = CancelToken()
+        waiting = asyncio.create_task(admission.enter("bert", cancel))
+        await settle()
+        cancel.cancel()
+        assert await asyncio.wait_for(waiting, 5) is False
+        assert await admission.enter("carl", cancel) is False
         assert admission.counts() == (1, 0)
 
     asyncio.run(scene())
