@@ -4,12 +4,17 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from .progress import Progress, StepFailed
 
-__all__ = ["SandboxHost", "find_sandbox_host", "stop_sandbox_host"]
+__all__ = [
+    "docker_has_gvisor",
+    "ensure_image",
+    "private_host_is_down",
+    "start_private_host",
+    "stop_private_host",
+]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SANDBOX_HOST = _ROOT / "scripts" / "sandbox-host"
@@ -17,64 +22,8 @@ _IMAGE = "run-code-python:latest"
 _IS_DOWN = 3  # exit code of `sandbox-host status`
 
 
-@dataclass(frozen=True)
-class SandboxHost:
-    """A Docker Engine with runsc and the sandbox image.
-
-    `docker_host` is its address ("" = Docker's default); `started` tells whether this call
-    started it.
-    """
-
-    docker_host: str
-    started: bool
-
-
-def find_sandbox_host(
-    folder: Path, progress: Progress, *, private: bool
-) -> SandboxHost:
-    """Find or start a Docker Engine that runs sandboxes in gVisor; `folder` gets the logs.
-
-    `private`: take our own, because an earlier call started it. Raises StepFailed.
-    """
-    if not private and _docker_has_runsc():
-        progress.say("Using the Docker Engine of this machine: it has gVisor (runsc)")
-        _ensure_image(folder, progress)
-        return SandboxHost(os.environ.get("DOCKER_HOST", ""), started=False)
-    if os.geteuid() != 0:
-        raise StepFailed(
-            "No Docker Engine with gVisor (runtime 'runsc') is reachable, and starting a "
-            "private one needs root: run this with sudo, or set DOCKER_HOST to one that has "
-            "it (docs/setup.md)."
-        )
-    was_down = _status() == _IS_DOWN
-    progress.say(
-        "Starting a private Docker Engine with gVisor (minutes the first time)"
-    )
-    started = subprocess.run(
-        [str(_SANDBOX_HOST), "up"], stdout=subprocess.PIPE, text=True, check=False
-    )
-    lines = started.stdout.strip().splitlines() or [""]
-    name, _, address = lines[-1].partition("=")
-    if started.returncode != 0 or name != "DOCKER_HOST":
-        raise StepFailed("scripts/sandbox-host could not start; it said why above.")
-    return SandboxHost(address, started=was_down)
-
-
-def stop_sandbox_host() -> None:
-    """Stop the private Docker Engine. Raises StepFailed."""
-    if subprocess.run([str(_SANDBOX_HOST), "down"], check=False).returncode != 0:
-        raise StepFailed(
-            "scripts/sandbox-host could not be stopped; it said why above."
-        )
-
-
-def _status() -> int:
-    return subprocess.run(
-        [str(_SANDBOX_HOST), "status"], stdout=subprocess.DEVNULL, check=False
-    ).returncode
-
-
-def _docker_has_runsc() -> bool:
+def docker_has_gvisor() -> bool:
+    """Tell whether the Docker Engine that this shell would use knows the runtime runsc."""
     said = _docker("info", "--format", "{{json .Runtimes}}")
     try:
         return said is not None and "runsc" in json.loads(said)
@@ -82,7 +31,8 @@ def _docker_has_runsc() -> bool:
         return False
 
 
-def _ensure_image(folder: Path, progress: Progress) -> None:
+def ensure_image(folder: Path, progress: Progress) -> None:
+    """Build the sandbox image where that Docker Engine lacks it. Raises StepFailed."""
     if _docker("image", "inspect", "--format", "{{.Id}}", _IMAGE) is not None:
         return
     progress.run(
@@ -90,6 +40,45 @@ def _ensure_image(folder: Path, progress: Progress) -> None:
         what=f"Building the sandbox image {_IMAGE} (some minutes)",
         advice="Mend what the log says, or load the image with 'docker load'.",
         log=folder / "image.log",
+    )
+
+
+def private_host_is_down() -> bool:
+    """Tell whether the private Docker Engine has yet to be started."""
+    if os.geteuid() != 0:
+        raise StepFailed(
+            "No Docker Engine with gVisor (runtime 'runsc') is reachable, and starting a "
+            "private one needs root: run this with sudo, or set DOCKER_HOST to one that has "
+            "it (docs/setup.md)."
+        )
+    return _sandbox_host("status").returncode == _IS_DOWN
+
+
+def start_private_host() -> str:
+    """Start the private Docker Engine, or find it running; return its address.
+
+    Raises StepFailed; the script has then said why on standard error.
+    """
+    done = _sandbox_host("up")
+    lines = done.stdout.strip().splitlines() or [""]
+    name, _, address = lines[-1].partition("=")
+    if done.returncode != 0 or name != "DOCKER_HOST":
+        raise StepFailed(
+            f"'scripts/sandbox-host up' ended with code {done.returncode}: mend what it "
+            "says above, then run this again."
+        )
+    return address
+
+
+def stop_private_host() -> None:
+    """Stop the private Docker Engine. Raises StepFailed."""
+    if _sandbox_host("down").returncode != 0:
+        raise StepFailed("scripts/sandbox-host could not stop; it said why above.")
+
+
+def _sandbox_host(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(_SANDBOX_HOST), command], stdout=subprocess.PIPE, text=True, check=False
     )
 
 

@@ -14,7 +14,13 @@ from .plugins import install, plugin_files
 from .process import free_port, is_free, is_running, launch, stop
 from .progress import Progress, StepFailed
 from .rest import OpenWebUI, OpenWebUIError, Refused
-from .sandbox import find_sandbox_host, stop_sandbox_host
+from .sandbox import (
+    docker_has_gvisor,
+    ensure_image,
+    private_host_is_down,
+    start_private_host,
+    stop_private_host,
+)
 from .server import ServerError, start_open_webui, wait_until_healthy
 from .state import State, secret
 
@@ -91,7 +97,7 @@ def _down(folder: Path, progress: Progress) -> None:
             stop(process)
     if state.started_sandbox_host:
         progress.say("Stopping the private Docker Engine")
-        stop_sandbox_host()
+        stop_private_host()
     state.processes.clear()
     state.started_sandbox_host = False
     if folder.exists():
@@ -111,13 +117,26 @@ def _check_port(state: State, port: int) -> None:
 
 
 def _ensure_sandbox(folder: Path, state: State, progress: Progress) -> None:
-    found = find_sandbox_host(folder, progress, private=state.started_sandbox_host)
-    if found.docker_host != state.docker_host and _runs(state, _SERVER):
+    docker_host = _find_docker_host(folder, state, progress)
+    if docker_host != state.docker_host and _runs(state, _SERVER):
         progress.say("The Docker Engine is another one now: restarting Open WebUI")
         stop(state.processes[_SERVER])
-    state.docker_host = found.docker_host
-    state.started_sandbox_host = state.started_sandbox_host or found.started
+    state.docker_host = docker_host
     state.save(folder)
+
+
+def _find_docker_host(folder: Path, state: State, progress: Progress) -> str:
+    """Address of a Docker Engine with gVisor and the image; "" is Docker's default."""
+    if not state.started_sandbox_host and docker_has_gvisor():
+        progress.say("Using the Docker Engine of this machine: it has gVisor (runsc)")
+        ensure_image(folder, progress)
+        return os.environ.get("DOCKER_HOST", "")
+    if private_host_is_down():
+        progress.say("Starting a private Docker Engine with gVisor (minutes at first)")
+        # Before it starts, so that --down stops it even if we do not get further.
+        state.started_sandbox_host = True
+        state.save(folder)
+    return start_private_host()
 
 
 def _ensure_model(folder: Path, state: State, progress: Progress) -> None:
