@@ -18,7 +18,6 @@ from owui_plugin.output_items import MARK
 __all__ = [
     "Emitter",
     "MarkedMessage",
-    "add_legacy_text",
     "edit_message",
     "emit",
     "emitter_for",
@@ -124,11 +123,6 @@ def plain_content(output: list[Any], otherwise: str) -> str:
     except ImportError:
         return otherwise
     return str(get_output_text(output))
-
-
-async def add_legacy_text(emitter: Emitter | None, text: str) -> None:
-    """Append to a message without ``output``: one that an older version or an import made."""
-    await emit(emitter, "message", {"content": text})
 
 
 async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:

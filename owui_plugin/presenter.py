@@ -12,7 +12,6 @@ from typing import Any
 
 from owui_plugin.host import (
     Emitter,
-    add_legacy_text,
     edit_message,
     emit,
     plain_content,
@@ -20,7 +19,6 @@ from owui_plugin.host import (
 )
 from owui_plugin.output_items import (
     has_item,
-    item_id,
     put_item,
     text_item,
     unfinished_mark,
@@ -71,57 +69,72 @@ class Presenter:
     ) -> dict[str, Any] | None:
         """Put up the result and the last status; gives what the action has to return to Open
         WebUI."""
-        answer = None
-        if self._has_items:
-            item = text_item(run_id, text)
-            await self._show_item(item)
-            keep_task(self._write_again_if_lost(item, status))
-        elif self._stored is not None:
-            await add_legacy_text(self._emitter, text)
-        else:
+        if not self._stored:
+            await emit(self._emitter, "status", status)
             content = self._shown_content + text
-            answer = {"messages": [{"id": self._message_id, "content": content}]}
+            return {"messages": [{"id": self._message_id, "content": content}]}
+        item = text_item(run_id, text) if self._has_items else None
+        saved = await (self._show_item(item) if item else self._append(text))
         await emit(self._emitter, "status", status)
-        return answer
+        if saved:
+            keep_task(self._write_again_if_lost(run_id, item, status))
+        else:
+            warning = {"type": "error", "content": _NOT_SAVED}
+            await emit(self._emitter, "notification", warning)
+        return None
 
-    async def _show_item(self, item: dict[str, Any]) -> None:
+    async def _show_item(self, item: dict[str, Any]) -> bool:
         if await add_item(self._chat_id, self._message_id, item, self._emitter):
-            return
+            return True
         output = put_item((self._stored or {}).get("output"), item)
         await emit(self._emitter, "chat:completion", {"output": output})
-        warning = {"type": "error", "content": _NOT_SAVED}
-        await emit(self._emitter, "notification", warning)
+        return False
+
+    async def _append(self, text: str) -> bool:
+        def change(message: dict[str, Any]) -> None:
+            message["content"] = str(message.get("content") or "") + text
+            _forget_empty_error(message)
+
+        written = await edit_message(self._chat_id, self._message_id, change)
+        # For the browser alone: the event that Open WebUI stores would store it twice.
+        await emit(self._emitter, "chat:message:delta", {"content": text})
+        return written is not None
 
     async def _write_again_if_lost(
-        self, item: dict[str, Any], status: dict[str, Any]
+        self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
     ) -> None:
         """A browser that missed our events saves its own copy of the message over ours."""
+
+        def change(message: dict[str, Any]) -> None:
+            _forget_empty_error(message)
+            if item:
+                put_into_message(message, item)
+            if _says_running(message, run_id):
+                message["statusHistory"] = [*message["statusHistory"], status]
+
         waited = 0.0
         for seconds in _LOOKS_AFTER:
             await asyncio.sleep(seconds - waited)
             waited = seconds
             message = await stored_message(self._chat_id, self._message_id)
-            if not message or not _lacks(message, item):
+            if not message or _is_in_order(message, run_id, item):
                 continue
-            _presenter_log.info("a result was overwritten by a browser: written again")
-            await add_item(self._chat_id, self._message_id, item, self._emitter, status)
+            _presenter_log.info("run %s: a browser wrote over its result", run_id)
+            written = await edit_message(self._chat_id, self._message_id, change)
+            if written and item:
+                output = {"output": written["output"]}
+                await emit(self._emitter, "chat:completion", output)
 
 
 async def add_item(
-    chat_id: str,
-    message_id: str,
-    item: dict[str, Any],
-    emitter: Emitter | None,
-    status: dict[str, Any] | None = None,
+    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
 ) -> bool:
     """Put an item into a stored message, in the place of the one with its id if there is
-    one, and show it. ``status`` ends the run's own status, if that still says that it runs.
-    False when it could not be stored."""
+    one, and show it. False when it could not be stored."""
 
     def change(message: dict[str, Any]) -> None:
+        _forget_empty_error(message)
         put_into_message(message, item)
-        if status and _says_running(message, item):
-            message["statusHistory"] = [*message["statusHistory"], status]
 
     written = await edit_message(chat_id, message_id, change)
     if written is not None:
@@ -130,26 +143,29 @@ async def add_item(
 
 
 def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:
-    """Put an item into a message, with what follows from it for the rest of the message."""
+    """Put an item into a message, and the text of all items where search looks for it."""
     message["output"] = put_item(message.get("output"), item)
     before = str(message.get("content") or "")
     message["content"] = plain_content(message["output"], before)
+
+
+def _is_in_order(
+    message: dict[str, Any], run_id: str, item: dict[str, Any] | None
+) -> bool:
+    shown = item is None or has_item(message.get("output"), item)
+    error = _is_empty_error(message.get("error"))
+    return shown and not error and not _says_running(message, run_id)
+
+
+def _says_running(message: dict[str, Any], run_id: str) -> bool:
+    mark = unfinished_mark(message.get("statusHistory"))
+    return mark is not None and mark.get("run") == run_id
+
+
+def _forget_empty_error(message: dict[str, Any]) -> None:
     if _is_empty_error(message.get("error")):
         # To delete the key would leave it in the second of Open WebUI's two stores.
         message["error"] = None
-
-
-def _lacks(message: dict[str, Any], item: dict[str, Any]) -> bool:
-    return (
-        not has_item(message.get("output"), item)
-        or _is_empty_error(message.get("error"))
-        or _says_running(message, item)
-    )
-
-
-def _says_running(message: dict[str, Any], item: dict[str, Any]) -> bool:
-    mark = unfinished_mark(message.get("statusHistory"))
-    return mark is not None and item_id(str(mark.get("run"))) == item["id"]
 
 
 def _is_empty_error(error: Any) -> bool:

@@ -44,7 +44,7 @@ class Progress:
     def ended(self, result: RunResult) -> dict[str, Any]:
         """The last status of the run, for whoever shows its result."""
         if result.outcome is Outcome.OK:
-            return ended_status(f"Ran {self._label} in {result.seconds:.1f} s")
+            return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
         return ended_status(result.message)
 
     async def _tell(self, text: str, overtime: float) -> None:

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     3d23aa5657f79fc076ddc8393d75b680de4f11ab4c4fe606a99ba6058a44827d
+#     4defac2ae6f49a2be67b71c7c28e1dbc5a3d95eb291ae0cb7f92704b1994bbe2
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -2355,7 +2355,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+3d23aa5657f7"
+BUILD_ID = "0.1.0+4defac2ae6f4"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -2764,7 +2764,8 @@ def start_helper(boot, work):
 
 def set_resource_limits(boot):
     for kind, value in (
-        (resource.RLIMIT_NPROC, boot["processes"]),
+        # gVisor counts this process for the user that made it: root.
+        (resource.RLIMIT_NPROC, boot["processes"] - 1),
         (resource.RLIMIT_NOFILE, boot["open_files"]),
         (resource.RLIMIT_FSIZE, boot["file_size"]),
         (resource.RLIMIT_CORE, 0),
@@ -4746,7 +4747,10 @@ class DockerApi:
             where = dict(kwargs_from_env())
         # Asking the daemon for its version costs a round trip: once per process is enough.
         client = docker.APIClient(
-            **where, version=self._version or "auto", timeout=seconds
+            **where,
+            version=self._version or "auto",
+            timeout=seconds,
+            num_pools=1,  # the SDK keeps a connection for each of so many addresses
         )
         self._version = client.api_version
         _make_punctual(client)
@@ -4781,6 +4785,7 @@ _CHUNK = 1 << 18
 _EXIT_SECONDS = 1.0
 _REMOVE_SECONDS = 10.0
 _SIGKILLED = 137
+_POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
 
@@ -4858,8 +4863,15 @@ class DockerChannel:
                 raise StartFailed(
                     "The sandbox did not take its files in time. Try again."
                 )
-            if not self._wait_for(select.POLLOUT, min(0.2, deadline.remaining())):
+            state = self._wait_for(
+                select.POLLOUT | _POLL_GONE, min(0.2, deadline.remaining())
+            )
+            if not state:
                 continue
+            if state & _POLL_GONE and not self._killed.is_set():
+                # Docker goes on taking what nobody will read, until its buffers are full.
+                self._ended_by_itself = True
+                raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
             except BlockingIOError:
@@ -4891,13 +4903,14 @@ class DockerChannel:
                 return None
         return b""
 
-    def _wait_for(self, event: int, seconds: float) -> bool:
+    def _wait_for(self, events: int, seconds: float) -> int:
+        """The poll events that are there now; 0 when none came in time."""
         poll = select.poll()
         try:
-            poll.register(self._socket, event)
+            poll.register(self._socket, events)
         except ValueError:  # closed by a kill in another thread
-            return True
-        return bool(poll.poll(seconds * 1000))
+            return events
+        return next((state for _, state in poll.poll(seconds * 1000)), 0)
 
     def close_send(self) -> None:
         """See Channel.close_send."""
@@ -4923,8 +4936,9 @@ class DockerChannel:
             events = self._api.events(
                 deadline, self._container_id, ["oom", "die"], int(self._made_at) - 1
             )
-        except EngineError as error:
-            return Ended(None, None, str(error), may_linger=True)
+        except EngineError:
+            diagnostics = self._records.untrusted_diagnostics
+            return Ended(None, None, diagnostics, may_linger=True)
         codes = [
             int(event["Actor"]["Attributes"]["exitCode"])
             for event in events
@@ -5434,11 +5448,6 @@ def plain_content(output: list[Any], otherwise: str) -> str:
     except ImportError:
         return otherwise
     return str(get_output_text(output))
-
-
-async def add_legacy_text(emitter: Emitter | None, text: str) -> None:
-    """Append to a message without ``output``: one that an older version or an import made."""
-    await emit(emitter, "message", {"content": text})
 
 
 async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
@@ -6099,57 +6108,72 @@ class Presenter:
     ) -> dict[str, Any] | None:
         """Put up the result and the last status; gives what the action has to return to Open
         WebUI."""
-        answer = None
-        if self._has_items:
-            item = text_item(run_id, text)
-            await self._show_item(item)
-            keep_task(self._write_again_if_lost(item, status))
-        elif self._stored is not None:
-            await add_legacy_text(self._emitter, text)
-        else:
+        if not self._stored:
+            await emit(self._emitter, "status", status)
             content = self._shown_content + text
-            answer = {"messages": [{"id": self._message_id, "content": content}]}
+            return {"messages": [{"id": self._message_id, "content": content}]}
+        item = text_item(run_id, text) if self._has_items else None
+        saved = await (self._show_item(item) if item else self._append(text))
         await emit(self._emitter, "status", status)
-        return answer
+        if saved:
+            keep_task(self._write_again_if_lost(run_id, item, status))
+        else:
+            warning = {"type": "error", "content": _NOT_SAVED}
+            await emit(self._emitter, "notification", warning)
+        return None
 
-    async def _show_item(self, item: dict[str, Any]) -> None:
+    async def _show_item(self, item: dict[str, Any]) -> bool:
         if await add_item(self._chat_id, self._message_id, item, self._emitter):
-            return
+            return True
         output = put_item((self._stored or {}).get("output"), item)
         await emit(self._emitter, "chat:completion", {"output": output})
-        warning = {"type": "error", "content": _NOT_SAVED}
-        await emit(self._emitter, "notification", warning)
+        return False
+
+    async def _append(self, text: str) -> bool:
+        def change(message: dict[str, Any]) -> None:
+            message["content"] = str(message.get("content") or "") + text
+            _forget_empty_error(message)
+
+        written = await edit_message(self._chat_id, self._message_id, change)
+        # For the browser alone: the event that Open WebUI stores would store it twice.
+        await emit(self._emitter, "chat:message:delta", {"content": text})
+        return written is not None
 
     async def _write_again_if_lost(
-        self, item: dict[str, Any], status: dict[str, Any]
+        self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
     ) -> None:
         """A browser that missed our events saves its own copy of the message over ours."""
+
+        def change(message: dict[str, Any]) -> None:
+            _forget_empty_error(message)
+            if item:
+                put_into_message(message, item)
+            if _says_running(message, run_id):
+                message["statusHistory"] = [*message["statusHistory"], status]
+
         waited = 0.0
         for seconds in _LOOKS_AFTER:
             await asyncio.sleep(seconds - waited)
             waited = seconds
             message = await stored_message(self._chat_id, self._message_id)
-            if not message or not _lacks(message, item):
+            if not message or _is_in_order(message, run_id, item):
                 continue
-            _presenter_log.info("a result was overwritten by a browser: written again")
-            await add_item(self._chat_id, self._message_id, item, self._emitter, status)
+            _presenter_log.info("run %s: a browser wrote over its result", run_id)
+            written = await edit_message(self._chat_id, self._message_id, change)
+            if written and item:
+                output = {"output": written["output"]}
+                await emit(self._emitter, "chat:completion", output)
 
 
 async def add_item(
-    chat_id: str,
-    message_id: str,
-    item: dict[str, Any],
-    emitter: Emitter | None,
-    status: dict[str, Any] | None = None,
+    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
 ) -> bool:
     """Put an item into a stored message, in the place of the one with its id if there is
-    one, and show it. ``status`` ends the run's own status, if that still says that it runs.
-    False when it could not be stored."""
+    one, and show it. False when it could not be stored."""
 
     def change(message: dict[str, Any]) -> None:
+        _forget_empty_error(message)
         put_into_message(message, item)
-        if status and _says_running(message, item):
-            message["statusHistory"] = [*message["statusHistory"], status]
 
     written = await edit_message(chat_id, message_id, change)
     if written is not None:
@@ -6158,26 +6182,29 @@ async def add_item(
 
 
 def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:
-    """Put an item into a message, with what follows from it for the rest of the message."""
+    """Put an item into a message, and the text of all items where search looks for it."""
     message["output"] = put_item(message.get("output"), item)
     before = str(message.get("content") or "")
     message["content"] = plain_content(message["output"], before)
+
+
+def _is_in_order(
+    message: dict[str, Any], run_id: str, item: dict[str, Any] | None
+) -> bool:
+    shown = item is None or has_item(message.get("output"), item)
+    error = _is_empty_error(message.get("error"))
+    return shown and not error and not _says_running(message, run_id)
+
+
+def _says_running(message: dict[str, Any], run_id: str) -> bool:
+    mark = unfinished_mark(message.get("statusHistory"))
+    return mark is not None and mark.get("run") == run_id
+
+
+def _forget_empty_error(message: dict[str, Any]) -> None:
     if _is_empty_error(message.get("error")):
         # To delete the key would leave it in the second of Open WebUI's two stores.
         message["error"] = None
-
-
-def _lacks(message: dict[str, Any], item: dict[str, Any]) -> bool:
-    return (
-        not has_item(message.get("output"), item)
-        or _is_empty_error(message.get("error"))
-        or _says_running(message, item)
-    )
-
-
-def _says_running(message: dict[str, Any], item: dict[str, Any]) -> bool:
-    mark = unfinished_mark(message.get("statusHistory"))
-    return mark is not None and item_id(str(mark.get("run"))) == item["id"]
 
 
 def _is_empty_error(error: Any) -> bool:
@@ -6225,7 +6252,7 @@ class Progress:
     def ended(self, result: RunResult) -> dict[str, Any]:
         """The last status of the run, for whoever shows its result."""
         if result.outcome is Outcome.OK:
-            return ended_status(f"Ran {self._label} in {result.seconds:.1f} s")
+            return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
         return ended_status(result.message)
 
     async def _tell(self, text: str, overtime: float) -> None:
