@@ -160,7 +160,8 @@ def start_helper(boot, work):
 
 def set_resource_limits(boot):
     for kind, value in (
-        (resource.RLIMIT_NPROC, boot["processes"]),
+        # gVisor counts this process for the user that made it: root.
+        (resource.RLIMIT_NPROC, boot["processes"] - 1),
         (resource.RLIMIT_NOFILE, boot["open_files"]),
         (resource.RLIMIT_FSIZE, boot["file_size"]),
         (resource.RLIMIT_CORE, 0),

@@ -28,6 +28,7 @@ _CHUNK = 1 << 18
 _EXIT_SECONDS = 1.0
 _REMOVE_SECONDS = 10.0
 _SIGKILLED = 137
+_POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
 
@@ -105,8 +106,15 @@ class DockerChannel:
                 raise StartFailed(
                     "The sandbox did not take its files in time. Try again."
                 )
-            if not self._wait_for(select.POLLOUT, min(0.2, deadline.remaining())):
+            state = self._wait_for(
+                select.POLLOUT | _POLL_GONE, min(0.2, deadline.remaining())
+            )
+            if not state:
                 continue
+            if state & _POLL_GONE and not self._killed.is_set():
+                # Docker goes on taking what nobody will read, until its buffers are full.
+                self._ended_by_itself = True
+                raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
             except BlockingIOError:
@@ -138,13 +146,14 @@ class DockerChannel:
                 return None
         return b""
 
-    def _wait_for(self, event: int, seconds: float) -> bool:
+    def _wait_for(self, events: int, seconds: float) -> int:
+        """The poll events that are there now; 0 when none came in time."""
         poll = select.poll()
         try:
-            poll.register(self._socket, event)
+            poll.register(self._socket, events)
         except ValueError:  # closed by a kill in another thread
-            return True
-        return bool(poll.poll(seconds * 1000))
+            return events
+        return next((state for _, state in poll.poll(seconds * 1000)), 0)
 
     def close_send(self) -> None:
         """See Channel.close_send."""
@@ -170,8 +179,9 @@ class DockerChannel:
             events = self._api.events(
                 deadline, self._container_id, ["oom", "die"], int(self._made_at) - 1
             )
-        except EngineError as error:
-            return Ended(None, None, str(error), may_linger=True)
+        except EngineError:
+            diagnostics = self._records.untrusted_diagnostics
+            return Ended(None, None, diagnostics, may_linger=True)
         codes = [
             int(event["Actor"]["Attributes"]["exitCode"])
             for event in events

@@ -1,0 +1,1 @@
+"""What every engine and every runner must do, on real ones."""

@@ -1,0 +1,173 @@
+"""What runs over Docker cost the host, and what a sandbox looks like from outside."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import docker
+import pytest
+
+from sandbox_core.deadline import Deadline
+from sandbox_core.leases import LABEL_EXPIRES, LABEL_OWNER, LABEL_RUN, current_owner
+from sandbox_core.outcome import Outcome
+from sandbox_core.runner import LocalRunner
+from tests.contract.runs import contents, describe, request_of, run
+
+SPIN = """
+import os
+os.fork(); os.fork()
+print("spinning")
+while True: pass
+"""
+GIGABYTE = """
+import os
+for _ in range(8000): os.write(1, b"x" * 62500)
+for _ in range(8000): os.write(1, (b"x" * 99 + b"\\n") * 625)
+open("whole", "w").close()
+"""
+HOST_PROGRAM = """
+import resource, sys
+from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.limits import Limits
+from sandbox_core.models import RunRequest, Step
+from sandbox_core.runner import LocalRunner
+
+def largest_size(code, **limits):
+    result = runner.run(RunRequest((Step("python", code),), limits=Limits(**limits)))
+    return result, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+host, image, runtime, code = sys.argv[1:]
+runner = LocalRunner(DockerEngine(host, image, runtime), image, runtime)
+_, before = largest_size("print(1)")
+result, after = largest_size(code, output_mib=1024, seconds=240)
+told = len(result.stdout.head) + len(result.stdout.tail) + result.stdout.omitted
+print(result.outcome, [file.name for file in result.files], told == 10**9, after - before)
+"""
+
+
+@pytest.fixture(scope="module")
+def runner(docker_engine, image, runtime):
+    runner = LocalRunner(docker_engine, image, runtime)
+    yield runner
+    runner.close()
+
+
+@pytest.fixture(scope="module")
+def api(docker_engine, docker_host):
+    with closing(docker.APIClient(docker_host, timeout=20)) as client:
+        yield client
+
+
+def while_running(runner, code, look, **options):
+    """(what look(run id) returns while the program runs, result)."""
+    request = request_of([("python", code)], **options)
+    said, seen = threading.Event(), []
+
+    def watch(event):
+        if event.kind == "text":
+            said.set()
+
+    def wait_and_look():
+        assert said.wait(20)
+        seen.append(look(request.run_id))
+
+    looker = threading.Thread(target=wait_and_look)
+    looker.start()
+    result = runner.run(request, watch)
+    looker.join(30)
+    return seen[0], result
+
+
+def container_of(api, run_id):
+    (entry,) = api.containers(filters={"label": f"{LABEL_RUN}={run_id}"})
+    return entry
+
+
+def test_a_sandbox_carries_its_labels_and_nothing_of_the_program(
+    runner, api, image, runtime
+):
+    code = "secret_word = 1\nprint('up')\nimport time; time.sleep(1)"
+    began = time.time()
+
+    def look(run_id):
+        entry = container_of(api, run_id)
+        return entry["Labels"], api.inspect_container(entry["Id"])
+
+    (labels, inspected), result = while_running(runner, code, look)
+    assert result.outcome is Outcome.OK, describe(result)
+    assert labels[LABEL_OWNER] == current_owner()
+    assert labels[LABEL_RUN] == result.run_id
+    assert began + 30 < float(labels[LABEL_EXPIRES]) < began + 300
+    assert inspected["HostConfig"]["Runtime"] == runtime
+    assert inspected["HostConfig"]["AutoRemove"] is True
+    assert "secret_word" not in repr(inspected)
+
+
+@pytest.mark.parametrize("cpus", [1.0, 0.3])
+def test_processor_time_is_limited(runner, api, cpus):
+    def look(run_id):
+        container = container_of(api, run_id)["Id"]
+        samples = []
+        for _ in range(2):
+            stats = api.stats(container, stream=False, one_shot=True)
+            samples.append(
+                (time.monotonic(), stats["cpu_stats"]["cpu_usage"]["total_usage"])
+            )
+            time.sleep(3 if len(samples) == 1 else 0)
+        (t1, used1), (t2, used2) = samples
+        return (used2 - used1) / 1e9 / (t2 - t1)
+
+    used, result = while_running(runner, SPIN, look, cpus=cpus, seconds=6)
+    assert result.outcome is Outcome.TIMEOUT, describe(result)
+    assert used < cpus * 1.25
+
+
+def test_a_mebibyte_each_way_is_quick(runner):
+    data = os.urandom(1 << 20)
+    code = "open('out', 'wb').write(open('in', 'rb').read())"
+    plain = min(run(runner, "print(1)").total_seconds for _ in range(3))
+    results = [run(runner, code, inputs={"in": data}) for _ in range(3)]
+    assert all(contents(result) == {"out": data} for result in results)
+    assert min(result.total_seconds for result in results) < plain + 0.5
+
+
+def test_a_gigabyte_of_output_costs_the_host_little(
+    docker_engine, docker_host, image, runtime
+):
+    """Half of it one line."""
+    done = subprocess.run(
+        [sys.executable, "-c", HOST_PROGRAM, docker_host, image, runtime, GIGABYTE],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    outcome, files, whole, grown = done.stdout.rsplit(" ", 3)
+    assert (outcome, files, whole) == ("ok", "['whole']", "True"), done.stdout
+    assert int(grown) < 50, f"grew by {grown} MiB"
+
+
+def test_many_runs_leave_no_thread_descriptor_or_container(runner, docker_engine):
+    def used():
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    for _ in range(3):
+        run(runner, "print(1)", on_event=lambda event: None)
+    before = used()
+    for _ in range(8):
+        run(runner, "print(1)", on_event=lambda event: None)
+    deadline = Deadline(10)
+    while own_sandboxes(docker_engine):
+        assert not deadline.passed()
+        time.sleep(0.05)
+    threads, descriptors = used()
+    # The threads that dispose of sandboxes have a connection each.
+    assert threads <= before[0] + 4
+    assert descriptors <= before[1] + 4
+
+
+def own_sandboxes(engine):
+    return [lease for lease in engine.leftovers() if lease.owner == current_owner()]
