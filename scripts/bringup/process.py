@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Process", "free_port", "is_free", "is_running", "launch", "stop"]
+__all__ = ["Process", "free_port", "is_free", "is_running", "kill", "launch", "stop"]
+
+_SECONDS_TO_DIE = 10.0
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,22 @@ def is_running(process: Process) -> bool:
 
 def stop(process: Process, *, grace: float = 15.0) -> None:
     """End the process and its session: politely, then by force after `grace` seconds."""
-    for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        if not is_running(process):
-            return
-        os.killpg(process.pid, signal_number)
-        deadline = time.monotonic() + grace
-        while is_running(process) and time.monotonic() < deadline:
-            time.sleep(0.1)
+    _signal(process, signal.SIGTERM, grace)
+    kill(process)
+
+
+def kill(process: Process) -> None:
+    """End the process and its session by force, as a crash would."""
+    _signal(process, signal.SIGKILL, _SECONDS_TO_DIE)
+
+
+def _signal(process: Process, number: signal.Signals, patience: float) -> None:
+    if not is_running(process):
+        return
+    os.killpg(process.pid, number)
+    deadline = time.monotonic() + patience
+    while is_running(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def free_port() -> int:

@@ -2,8 +2,6 @@
 
 import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ from tests.owui.scripted_model import MODEL, ScriptedModel
 from tests.owui.server import OpenWebUIServer
 
 _FAILED = pytest.StashKey[bool]()
-_ROOT = Path(__file__).resolve().parents[2]
 _SCREENSHOTS = Path(__file__).parent / "screenshots"
 
 
@@ -86,17 +83,6 @@ def member(server: OpenWebUIServer, browser: Browser, admin: Person) -> Person:
 def plugins(admin: Person) -> None:
     """Both plugin files, installed as an administrator does it."""
     install(admin.client, plugin_files())
-
-
-@pytest.fixture(scope="session")
-def run_code(server: OpenWebUIServer, admin: Person) -> None:
-    """Both plugins, installed with the script that people use."""
-    script = [sys.executable, str(_ROOT / "scripts" / "install_plugins.py")]
-    access = ["--url", server.url, "--api-key", admin.client.token]
-    done = subprocess.run(
-        script + access, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The harness itself: a tiny Action and a tiny Tool through the real Open WebUI."""
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,14 +12,14 @@ import pytest
 
 from scripts.bringup.demo_model import decide
 from scripts.bringup.plugins import Plugin, install
-from scripts.bringup.process import free_port
+from scripts.bringup.process import Process, free_port, is_running, launch, stop
 from tests.e2e.conftest import Person
 from tests.owui.browser import ChatPage
 from tests.owui.client import ChatClient
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 from tests.owui.server import OpenWebUIServer
 
-INSTALL_SCRIPT = Path(__file__).parents[2] / "scripts" / "install_plugins.py"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 Picture = Callable[[ChatPage, str], None]
 
@@ -95,14 +97,18 @@ class Tools:
 '''
 
 
-def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(INSTALL_SCRIPT), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        command, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, str(SCRIPTS / "install_plugins.py"), *arguments)
+
+
+def run_up(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(str(SCRIPTS / "up"), *arguments)
 
 
 def user(text: str) -> dict[str, str]:
@@ -110,7 +116,7 @@ def user(text: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def plugins(admin: Person) -> Iterator[None]:
+def aids(admin: Person) -> Iterator[None]:
     install(
         admin.client,
         [
@@ -125,7 +131,7 @@ def plugins(admin: Person) -> Iterator[None]:
     admin.client.get("/api/models?refresh=true")
 
 
-@pytest.mark.usefixtures("plugins")
+@pytest.mark.usefixtures("aids")
 class TestAction:
     def test_result_shows_live_and_after_reload_and_next_turn(
         self, member_page: ChatPage, model: ScriptedModel, picture: Picture
@@ -176,7 +182,7 @@ class TestAction:
         assert stored["output"][-1]["content"][0]["text"] == "2 words"
 
 
-@pytest.mark.usefixtures("plugins")
+@pytest.mark.usefixtures("aids")
 class TestTool:
     def test_model_gets_the_result(self, member: Person, model: ScriptedModel) -> None:
         model.script(Reply(tool_calls=(ToolCall("wait", {"seconds": 0}),)))
@@ -281,6 +287,36 @@ class TestDemoModel:
         assert "```text\n42\n```" in decide({"messages": messages}).text
 
 
+class TestProcesses:
+    def test_a_stranger_with_the_same_id_is_never_ended(self, tmp_path: Path) -> None:
+        ours = launch(
+            ["sleep", "60"], env=os.environ, cwd=tmp_path, log=tmp_path / "log"
+        )
+        try:
+            stop(Process(ours.pid, ours.started - 1))
+            assert is_running(ours)
+        finally:
+            stop(ours)
+        assert not is_running(ours)
+
+
+class TestUpScript:
+    """What scripts/up says before it does anything that takes long."""
+
+    def test_port_of_another_program(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = str(other.getsockname()[1])
+            done = run_up("--port", port, "--dir", str(tmp_path))
+        assert done.returncode == 1
+        assert f"Port {port} of 127.0.0.1 is in use by another program" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+    def test_down_without_up(self, tmp_path: Path) -> None:
+        done = run_up("--down", "--dir", str(tmp_path / "never-made"))
+        assert done.returncode == 0
+        assert "All down." in done.stderr
+
+
 class TestServer:
     def test_uploaded_file_reaches_the_model(
         self, admin: Person, model: ScriptedModel
@@ -300,7 +336,7 @@ class TestServer:
             client = ChatClient(server.url, model=MODEL)
             client.sign_up("Ada", "ada@example.com", "a long password")
             chat_id, _ = client.ask("remember me")
-            server.stop(kill=True)
+            server.crash()
             server.start({"RUN_CODE_TEST_VARIABLE": "yes"})
             assert client.message(chat_id)["content"] == "echo: remember me"
             environment = Path(f"/proc/{server.pid}/environ").read_bytes()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.bringup.environment import open_webui_environment
-from scripts.bringup.process import Process, free_port, is_running, stop
+from scripts.bringup.process import Process, free_port, kill, stop
 from scripts.bringup.server import start_open_webui, wait_until_healthy
 
 __all__ = ["OpenWebUIServer", "open_webui_venv"]
@@ -73,10 +73,15 @@ class OpenWebUIServer:
         )
         wait_until_healthy(self.url, self._process, self.log)
 
-    def stop(self, *, kill: bool = False) -> None:
-        """Stop it, politely or (`kill`) as a crash would."""
-        if self._process is not None and is_running(self._process):
-            stop(self._process, grace=0.0 if kill else 15.0)
+    def stop(self) -> None:
+        """Stop it politely."""
+        if self._process is not None:
+            stop(self._process)
+
+    def crash(self) -> None:
+        """End it without any chance to tidy up."""
+        assert self._process is not None, "the server was never started"
+        kill(self._process)
 
     def log_text(self) -> str:
         """Everything the server has logged so far."""
