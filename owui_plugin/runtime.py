@@ -60,6 +60,8 @@ class _Runtime:
             shared.max_concurrent_runs,
             shared.max_concurrent_runs_per_user,
             shared.max_waiting_runs,
+            # The other half of the queue is for other people.
+            (shared.max_waiting_runs + 1) // 2,
         )
         # Never the loop's own executor: file uploads of everybody wait in that one.
         self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     4defac2ae6f49a2be67b71c7c28e1dbc5a3d95eb291ae0cb7f92704b1994bbe2
+#     66ce8a7fadd6688154afbf9bebfa7790c83824b57d37ab18e6a245cd137d826d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -1550,7 +1550,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+4defac2ae6f4"
+BUILD_ID = "0.1.0+66ce8a7fadd6"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -4134,37 +4134,32 @@ _PULL_SECONDS = 600.0
 
 
 class DockerApi:
-    """Calls to one daemon. ``docker_host`` is as in DOCKER_HOST; "" means the environment.
+    """Calls to one daemon, from any thread. ``docker_host`` is as in DOCKER_HOST; "" means
+    the environment.
 
-    One client per thread: its time-out is an attribute, so it cannot be shared.
+    Each call has a client of its own, which costs less than a millisecond: the SDK's keeps a
+    connection for each address that it was ever asked for, and its time-out is an attribute.
     """
 
     def __init__(self, docker_host: str) -> None:
         self._docker_host = docker_host
         self._version = ""
-        self._clients = threading.local()
 
     def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of docker.APIClient. Raises EngineError."""
-        with docker_errors_mapped():
-            seconds = max(0.1, min(_CALL_SECONDS, deadline.remaining()))
-            client = self._client(seconds)
-            client.timeout = seconds
+        with self._client(_seconds_until(deadline)) as client:
             return getattr(client, method)(*args, **kwargs)
 
     def events(
         self, deadline: Deadline, container_id: str, kinds: list[str], since: int
     ) -> list[dict[str, Any]]:
         """What the daemon remembers of a container, oldest first. Raises EngineError."""
-        filters = {"container": [container_id], "event": kinds}
-        with docker_errors_mapped():
-            stream = self.call(
-                deadline,
-                "events",
+        with self._client(_seconds_until(deadline)) as client:
+            stream = client.events(
                 since=since,
                 # Not in the future, or the daemon would wait for more to happen.
                 until=f"{time.time():.3f}",
-                filters=filters,
+                filters={"container": [container_id], "event": kinds},
                 decode=True,
             )
             try:
@@ -4174,34 +4169,32 @@ class DockerApi:
 
     def pull(self, image: str) -> None:
         """Fetch an image from its registry, which may take minutes. Raises EngineError."""
-        with docker_errors_mapped():
-            client = self._client(_CALL_SECONDS)
-            client.timeout = _PULL_SECONDS
+        with self._client(_PULL_SECONDS) as client:
             client.pull(image)
 
-    def _client(self, seconds: float) -> Any:
-        client = getattr(self._clients, "client", None)
-        if client is None:
-            client = self._clients.client = self._new_client(seconds)
-        return client
+    @contextmanager
+    def _client(self, seconds: float) -> Iterator[Any]:
+        """A client whose every request takes ``seconds`` at most. Raises EngineError."""
+        with docker_errors_mapped():
+            import docker
+            from docker.utils import kwargs_from_env
 
-    def _new_client(self, seconds: float) -> Any:
-        import docker
-        from docker.utils import kwargs_from_env
+            where: dict[str, Any] = {"base_url": self._docker_host}
+            if not self._docker_host:
+                where = dict(kwargs_from_env())
+            # Asking the daemon for its version costs a round trip: once is enough.
+            version = self._version or "auto"
+            client = docker.APIClient(**where, version=version, timeout=seconds)
+            self._version = client.api_version
+            _make_punctual(client)
+            try:
+                yield client
+            finally:
+                client.close()
 
-        where: dict[str, Any] = {"base_url": self._docker_host}
-        if not self._docker_host:
-            where = dict(kwargs_from_env())
-        # Asking the daemon for its version costs a round trip: once per process is enough.
-        client = docker.APIClient(
-            **where,
-            version=self._version or "auto",
-            timeout=seconds,
-            num_pools=1,  # the SDK keeps a connection for each of so many addresses
-        )
-        self._version = client.api_version
-        _make_punctual(client)
-        return client
+
+def _seconds_until(deadline: Deadline) -> float:
+    return max(0.1, min(_CALL_SECONDS, deadline.remaining()))
 
 
 def _make_punctual(client: Any) -> None:
@@ -5190,6 +5183,8 @@ class _Runtime:
             shared.max_concurrent_runs,
             shared.max_concurrent_runs_per_user,
             shared.max_waiting_runs,
+            # The other half of the queue is for other people.
+            (shared.max_waiting_runs + 1) // 2,
         )
         # Never the loop's own executor: file uploads of everybody wait in that one.
         self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")
