@@ -1,0 +1,1 @@
+"""Hostile programs, one per file, and what has to become of each."""
