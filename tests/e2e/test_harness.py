@@ -15,7 +15,6 @@ from scripts.bringup.plugins import Plugin, install
 from scripts.bringup.process import Process, free_port, is_running, launch, stop
 from tests.e2e.conftest import Person
 from tests.owui.browser import ChatPage
-from tests.owui.client import ChatClient
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 from tests.owui.server import OpenWebUIServer
 
@@ -327,19 +326,15 @@ class TestServer:
         content = admin.client.download(f"/api/v1/files/{item['id']}/content")
         assert content == b"a,b\n1,2\n"
 
-    def test_restart_keeps_the_data(
-        self, tmp_path: Path, model: ScriptedModel, model_server: ScriptedModel
+    def test_crash_and_restart_keep_the_data(
+        self, server: OpenWebUIServer, member: Person, model: ScriptedModel
     ) -> None:
-        server = OpenWebUIServer(tmp_path, model_server.url)
-        try:
-            server.start()
-            client = ChatClient(server.url, model=MODEL)
-            client.sign_up("Ada", "ada@example.com", "a long password")
-            chat_id, _ = client.ask("remember me")
-            server.crash()
-            server.start({"RUN_CODE_TEST_VARIABLE": "yes"})
-            assert client.message(chat_id)["content"] == "echo: remember me"
-            environment = Path(f"/proc/{server.pid}/environ").read_bytes()
-            assert b"RUN_CODE_TEST_VARIABLE=yes" in environment.split(b"\0")
-        finally:
-            server.stop()
+        model.script(Reply("I will"))
+        chat_id, _ = member.client.ask("remember me")
+        before = server.pid
+        server.crash()
+        server.start({"TZ": "UTC"})
+        assert server.pid != before
+        assert member.client.message(chat_id)["content"] == "I will"
+        environment = Path(f"/proc/{server.pid}/environ").read_bytes()
+        assert b"TZ=UTC" in environment.split(b"\0")
