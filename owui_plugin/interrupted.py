@@ -15,7 +15,7 @@ from owui_plugin.host import (
 from owui_plugin.output_items import text_item, unfinished_mark
 from owui_plugin.presenter import put_into_message
 from owui_plugin.progress import ended_status
-from owui_plugin.render import render_refusal_for_chat
+from owui_plugin.render import interrupted_text
 from owui_plugin.runtime import keep_task, process_board
 from sandbox_core.leases import Lease, is_dead
 
@@ -24,7 +24,6 @@ __all__ = ["end_as_interrupted", "mark_interrupted_runs", "mark_interrupted_runs
 _interrupted_log = logging.getLogger("run_code.interrupted")
 # More than the margin after which a lease that ran out counts as dead.
 _LEASE_MARGIN_SECONDS = 60.0
-_SENTENCE = "The run was interrupted by a restart of Open WebUI. Run the code again."
 
 
 def mark_interrupted_runs_soon() -> None:
@@ -92,7 +91,7 @@ def end_as_interrupted(message: dict[str, Any]) -> None:
     mark = unfinished_mark(message.get("statusHistory"))
     if mark is None:  # it ended by itself meanwhile
         return
-    text = render_refusal_for_chat(_SENTENCE)
+    text = interrupted_text()
     if message.get("content") and not message.get("output"):
         message["content"] += text
     else:

@@ -45,7 +45,9 @@ class Progress:
         """The last status of the run, for whoever shows its result."""
         if result.outcome is Outcome.OK:
             return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
-        return ended_status(result.message)
+        # There is room for one line; all of it is in the result.
+        first, point, _ = result.message.partition(". ")
+        return ended_status(first + point.strip())
 
     async def _tell(self, text: str, overtime: float) -> None:
         expires_at = time.time() + self._limit_seconds + overtime

@@ -16,8 +16,8 @@ from sandbox_core.visible import visible_kept, visible_text
 __all__ = [
     "escape_markdown",
     "fenced",
+    "interrupted_text",
     "render_for_chat",
-    "render_refusal_for_chat",
     "running_text",
     "strip_results",
 ]
@@ -25,6 +25,7 @@ __all__ = [
 _HEADING = "**Run code** · "
 _VALUE_LABEL = "Value:"
 _NOTHING_PRINTED = "The program printed nothing."
+_INTERRUPTED = "The run was interrupted by a restart of Open WebUI. Start it again."
 
 _OUTCOME_WORDS = {
     Outcome.SANDBOX_ERROR: "could not run",
@@ -102,9 +103,9 @@ def running_text(label: str) -> str:
     return _result_summary(f"{label} · running…", [])
 
 
-def render_refusal_for_chat(sentence: str) -> str:
-    """Markdown that says why nothing was run."""
-    return _result_summary("not run", [escape_markdown(sentence)])
+def interrupted_text() -> str:
+    """Markdown for a run that a restart of Open WebUI cut off."""
+    return _result_summary("interrupted", [_INTERRUPTED])
 
 
 def strip_results(markdown: str) -> str:

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     66ce8a7fadd6688154afbf9bebfa7790c83824b57d37ab18e6a245cd137d826d
+#     b50b75fb9a9ea6e3ac1be01002cfcd4f5a9d8115efee66a79244b8eff3f5a68d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -944,6 +944,7 @@ close. Outside of a fence everything is escaped.
 _HEADING = "**Run code** · "
 _VALUE_LABEL = "Value:"
 _NOTHING_PRINTED = "The program printed nothing."
+_INTERRUPTED = "The run was interrupted by a restart of Open WebUI. Start it again."
 
 _OUTCOME_WORDS = {
     Outcome.SANDBOX_ERROR: "could not run",
@@ -1021,9 +1022,9 @@ def running_text(label: str) -> str:
     return _result_summary(f"{label} · running…", [])
 
 
-def render_refusal_for_chat(sentence: str) -> str:
-    """Markdown that says why nothing was run."""
-    return _result_summary("not run", [escape_markdown(sentence)])
+def interrupted_text() -> str:
+    """Markdown for a run that a restart of Open WebUI cut off."""
+    return _result_summary("interrupted", [_INTERRUPTED])
 
 
 def strip_results(markdown: str) -> str:
@@ -2355,7 +2356,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+66ce8a7fadd6"
+BUILD_ID = "0.1.0+b50b75fb9a9e"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -6248,7 +6249,9 @@ class Progress:
         """The last status of the run, for whoever shows its result."""
         if result.outcome is Outcome.OK:
             return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
-        return ended_status(result.message)
+        # There is room for one line; all of it is in the result.
+        first, point, _ = result.message.partition(". ")
+        return ended_status(first + point.strip())
 
     async def _tell(self, text: str, overtime: float) -> None:
         expires_at = time.time() + self._limit_seconds + overtime
@@ -6272,7 +6275,6 @@ def ended_status(text: str) -> dict[str, Any]:
 _interrupted_log = logging.getLogger("run_code.interrupted")
 # More than the margin after which a lease that ran out counts as dead.
 _LEASE_MARGIN_SECONDS = 60.0
-_SENTENCE = "The run was interrupted by a restart of Open WebUI. Run the code again."
 
 
 def mark_interrupted_runs_soon() -> None:
@@ -6340,7 +6342,7 @@ def end_as_interrupted(message: dict[str, Any]) -> None:
     mark = unfinished_mark(message.get("statusHistory"))
     if mark is None:  # it ended by itself meanwhile
         return
-    text = render_refusal_for_chat(_SENTENCE)
+    text = interrupted_text()
     if message.get("content") and not message.get("output"):
         message["content"] += text
     else:

@@ -12,8 +12,8 @@ from owui_plugin.blocks import find_blocks, runnable
 from owui_plugin.render import (
     escape_markdown,
     fenced,
+    interrupted_text,
     render_for_chat,
-    render_refusal_for_chat,
     running_text,
     strip_results,
 )
@@ -244,11 +244,9 @@ def test_a_result_does_not_swallow_code_right_below() -> None:
     assert strip_results("a **Run code** · b") == "a **Run code** · b"
 
 
-def test_running_and_refused() -> None:
+def test_running_interrupted_and_refused() -> None:
     assert running_text("Python") == "\n**Run code** · Python · running…\n"
-    assert render_refusal_for_chat("No [x].") == (
-        "\n**Run code** · not run\nNo [x\\].\n"
-    )
+    assert interrupted_text().startswith("\n**Run code** · interrupted\nThe run ")
     assert render_refusal_for_model("No\nno.") == "outcome: not_run\nmessage: No no.\n"
 
 
