@@ -74,6 +74,12 @@ class Admission:
                 self.leave(user)
             raise
 
+    def check(self, user: str) -> None:
+        """Raises Busy when enter() would, at this moment."""
+        with self._lock:
+            if user in self._waiting or not self._has_room(user):
+                self._check_queue(user)
+
     def would_wait(self, user: str) -> bool:
         """Whether enter() would have to wait now."""
         with self._lock:

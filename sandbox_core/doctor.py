@@ -1,8 +1,10 @@
 """Looks at a host and proves by running things that sandboxes work on it."""
 
+from collections.abc import Sequence
+
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import Engine, Finding
-from sandbox_core.languages import LANGUAGES, Language
+from sandbox_core.languages import LANGUAGES, PYTHON, Language
 from sandbox_core.limits import Limits
 from sandbox_core.models import RunRequest, RunResult, Step
 from sandbox_core.outcome import Outcome
@@ -19,16 +21,27 @@ _FORKS = (
 )
 
 
-def examine(engine: Engine, image: str, runtime: str) -> list[Finding]:
+def examine(
+    engine: Engine,
+    image: str,
+    runtime: str,
+    languages: Sequence[Language] = LANGUAGES,
+    limits: Limits | None = None,
+) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
-    what a host lacks. Takes some seconds: it starts a handful of sandboxes."""
+    what a host lacks. Takes some seconds: it starts a handful of sandboxes. ``languages``
+    are those of this image, and run within ``limits`` (the default ones); that limits bite
+    is proven in Python."""
     findings = engine.check(Deadline(_CHECK_SECONDS))
     if not all(finding.ok for finding in findings):
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += [_prove_language(runner, language) for language in LANGUAGES]
-        if all(finding.ok for finding in findings):
+        findings += [
+            _prove_language(runner, language, limits or Limits())
+            for language in languages
+        ]
+        if PYTHON in languages and all(finding.ok for finding in findings):
             findings += [
                 _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
                 _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
@@ -39,9 +52,10 @@ def examine(engine: Engine, image: str, runtime: str) -> list[Finding]:
     return findings
 
 
-def _prove_language(runner: Runner, language: Language) -> Finding:
+def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
     test = language.self_test
-    result = runner.run(RunRequest(steps=(Step(language.name, test.code),)))
+    steps = (Step(language.name, test.code),)
+    result = runner.run(RunRequest(steps, limits=limits))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
         text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
         return Finding(language.name, True, text)

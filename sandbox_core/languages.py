@@ -10,6 +10,7 @@ from sandbox_core.errors import InvalidRequest
 
 __all__ = [
     "LANGUAGES",
+    "PYTHON",
     "Language",
     "SelfTest",
     "find_interpreter",

@@ -51,13 +51,19 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none."""
+    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
+
+    ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
+    the sandbox, and its labels do not name them.
+    """
 
     steps: tuple[Step, ...]
     files: tuple[InputFile, ...] = ()
     stdin: bytes = b""
     limits: Limits = field(default_factory=Limits)
     run_id: str = field(default_factory=new_run_id)
+    user: str = ""
+    chat: str = ""
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -76,6 +82,8 @@ class RunRequest:
             stdin=plain["stdin"],
             limits=Limits(**plain["limits"]),
             run_id=plain["run_id"],
+            user=plain["user"],
+            chat=plain["chat"],
         )
 
 

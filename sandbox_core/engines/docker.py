@@ -96,6 +96,12 @@ class DockerEngine:
                 "A left-over sandbox could not be removed.", report.detail
             )
 
+    def image_id(self, deadline: Deadline) -> str:
+        """The digest of the image that check() looks for, for records; empty when it is
+        not there. Raises EngineError."""
+        images = self._api.call(deadline, "images", self._image)
+        return str(images[0]["Id"]) if images else ""
+
     def check(self, deadline: Deadline) -> list[Finding]:
         """See Engine.check."""
         try:

@@ -64,8 +64,8 @@ class DockerApi:
             if not self._docker_host:
                 where = dict(kwargs_from_env())
             # Asking the daemon for its version costs a round trip: once is enough.
-            version = self._version or "auto"
-            client = docker.APIClient(**where, version=version, timeout=seconds)
+            where |= {"version": self._version or "auto", "timeout": seconds}
+            client = docker.APIClient(**where)
             self._version = client.api_version
             _make_punctual(client)
             try:
