@@ -8,12 +8,13 @@ import pytest
 from bundle_source import PROJECT_PACKAGES, phrase_violations
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (*PROJECT_PACKAGES, "codebox")
 CODE = sorted(
     path.relative_to(ROOT).as_posix()
-    for folder in (*PROJECT_PACKAGES, "scripts", "tests")
+    for folder in (*PACKAGES, "scripts", "tests")
     for path in (ROOT / folder).rglob("*.py")
 )
-LIBRARY = [path for path in CODE if path.startswith(PROJECT_PACKAGES)]
+LIBRARY = [path for path in CODE if path.startswith(PACKAGES)]
 # They run inside the sandbox, as texts; there they are no modules of the project.
 PROGRAMS = [
     path
@@ -39,6 +40,7 @@ LAYERS = {
     "sandbox_core.engines.base": 5,
     "sandbox_core.engines": 6,
     "sandbox_core.admission": 6,
+    "sandbox_core.remote_runner": 6,
     "sandbox_core.runner": 6,
     "sandbox_core.pool": 6,
     "sandbox_core.reaper": 6,
@@ -48,7 +50,7 @@ LAYERS = {
     "owui_plugin": 9,
     "codebox": 9,
 }
-CORE_OUTSIDE = {"docker", "requests", "urllib3"}
+CORE_OUTSIDE = {"docker", "jwt", "requests", "urllib3"}
 PLUGIN_OUTSIDE = CORE_OUTSIDE | {
     "pydantic",
     "markdown_it",
@@ -56,6 +58,23 @@ PLUGIN_OUTSIDE = CORE_OUTSIDE | {
     "sqlalchemy",  # Open WebUI's own, to ask its database
     "starlette",
     "jwt",
+}
+SERVICE_OUTSIDE = CORE_OUTSIDE | {
+    "dotenv",
+    "fastapi",
+    "httpx",
+    "limits",
+    "mcp",
+    "prometheus_client",
+    "pydantic",
+    "redis",
+    "starlette",
+    "uvicorn",
+}
+OUTSIDE = {
+    "sandbox_core": CORE_OUTSIDE,
+    "owui_plugin": PLUGIN_OUTSIDE,
+    "codebox": SERVICE_OUTSIDE,
 }
 
 
@@ -101,7 +120,7 @@ def exports_of(path):
 
 
 def is_project(module):
-    return module.partition(".")[0] in PROJECT_PACKAGES
+    return module.partition(".")[0] in PACKAGES
 
 
 @pytest.mark.parametrize("path", CODE)
@@ -129,8 +148,7 @@ def test_plugin_and_service_do_not_know_each_other():
 
 @pytest.mark.parametrize("path", MODULES)
 def test_outside_packages_are_the_known_ones(path):
-    known = CORE_OUTSIDE if path.startswith("sandbox_core") else PLUGIN_OUTSIDE
-    known = known | sys.stdlib_module_names | set(PROJECT_PACKAGES)
+    known = OUTSIDE[path.partition("/")[0]] | sys.stdlib_module_names | set(PACKAGES)
     unknown = [
         f"{path}:{line}: {module}"
         for line, module, _ in imports_of(path)

@@ -1,0 +1,90 @@
+"""Command line of the service.
+
+python -m codebox [--host 127.0.0.1] [--port 8000]     serve
+python -m codebox token NAME [--days 365]              print a token for a client
+python -m codebox ready                                ask the running service; 0 if ready
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import jwt
+
+from codebox.identity import AUDIENCE
+from codebox.server import serve
+from codebox.settings import Settings, SettingsFault, load_settings
+from sandbox_core.errors import SandboxError
+from sandbox_core.remote_runner import RemoteRunner
+from sandbox_core.terminal import print_findings
+
+_BAD_SETTINGS = 78  # EX_CONFIG of sysexits.h
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = load_settings(os.environ, options.env_file)
+    except SettingsFault as error:
+        print("codebox does not start:", file=sys.stderr)
+        for fault in error.faults:
+            print(f"  {fault}", file=sys.stderr)
+        return _BAD_SETTINGS
+    changed = {
+        name: value
+        for name, value in (("host", options.host), ("port", options.port))
+        if value is not None
+    }
+    settings = settings.model_copy(update=changed)
+    if options.command == "token":
+        print(_token(settings, options.name, options.days))
+        return 0
+    if options.command == "ready":
+        return _ready(settings)
+    serve(settings)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m codebox",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", type=int, help="port to listen on")
+    parser.add_argument(
+        "--env-file", type=Path, default=Path(".env"), help="file with settings (.env)"
+    )
+    commands = parser.add_subparsers(dest="command")
+    token = commands.add_parser("token", help="print a token for a client")
+    token.add_argument("name", help="the user that its runs count for")
+    token.add_argument("--days", type=float, default=365, help="how long it is good")
+    commands.add_parser("ready", help="ask the running service whether it can run code")
+    return parser
+
+
+def _token(settings: Settings, name: str, days: float) -> str:
+    now = int(time.time())
+    claims = {"sub": name, "aud": AUDIENCE, "iat": now, "exp": now + int(days * 86400)}
+    return jwt.encode(claims, settings.secret.get_secret_value(), algorithm="HS256")
+
+
+def _ready(settings: Settings) -> int:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    url = f"http://{host}:{settings.port}"
+    runner = RemoteRunner(url, settings.secret.get_secret_value(), 15)
+    try:
+        return print_findings(runner.findings())
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        runner.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

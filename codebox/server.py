@@ -1,0 +1,71 @@
+"""The server process: uvicorn with a shutdown in which callers still get their results."""
+
+import asyncio
+import logging
+import sys
+from types import FrameType
+
+import uvicorn
+
+from codebox.app import make_app
+from codebox.execution import Execution
+from codebox.settings import Settings
+
+__all__ = ["serve"]
+
+_FAREWELL_SECONDS = 5.0
+
+
+class _Server(uvicorn.Server):
+    """At a signal: no new runs; those under way may go on for a while, then are cancelled in
+    time to hand over what they have."""
+
+    def __init__(
+        self, config: uvicorn.Config, execution: Execution, seconds: float
+    ) -> None:
+        super().__init__(config)
+        self._execution = execution
+        self._seconds = seconds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by uvicorn in the main thread for SIGTERM and SIGINT."""
+        asyncio.get_running_loop().call_soon_threadsafe(self._drain)
+        super().handle_exit(sig, frame)
+
+    def _drain(self) -> None:
+        self._execution.drain()
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._seconds, self._execution.stop_all)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal comes."""
+    _set_up_logs(settings.log_level.upper())
+    app = make_app(settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(settings.shutdown_seconds + _FAREWELL_SECONDS),
+    )
+    execution: Execution = app.state.service.execution
+    _Server(config, execution, settings.shutdown_seconds).run()
+
+
+def _set_up_logs(level: str) -> None:
+    """Logs go to stderr, the audit lines bare to stdout. Who called what is not logged: an
+    address may hold what somebody took for a good place for a token."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for name in ("httpx", "httpcore", "mcp"):
+        logging.getLogger(name).setLevel("WARNING")
+    audit = logging.getLogger("run_code.audit")
+    audit.addHandler(logging.StreamHandler(sys.stdout))
+    audit.setLevel("INFO")
+    audit.propagate = False

@@ -1,0 +1,302 @@
+"""Settings of the service: environment variables and ``.env``, checked all at once."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from dotenv import dotenv_values
+from pydantic import (
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
+from pydantic.config import JsonDict
+
+from sandbox_core.languages import LANGUAGES
+from sandbox_core.limits import Limits, limit_records
+
+__all__ = [
+    "Settings",
+    "SettingsFault",
+    "image_variables",
+    "load_settings",
+    "variable_of",
+]
+
+_SHORTEST_SECRET = 32  # bytes
+_FEWEST_CHARACTERS = 8  # different ones in a secret
+_EXAMPLE_WORDS = (
+    "change",
+    "example",
+    "replace",
+    "your-",
+    "your_",
+    "insert",
+    "placeholder",
+)
+_FALSE = ("", "0", "f", "false", "n", "no", "off")
+_IMAGE_PREFIX = "CODEBOX_IMAGE_"
+_limits = {record.name: record for record in limit_records()}
+
+
+class SettingsFault(Exception):
+    """What is wrong with the settings: ``faults`` has one sentence for each variable."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+def _variable(default: Any, description: str, name: str = "", **rules: Any) -> Any:
+    """A setting; ``name`` is its variable where that is not CODEBOX_ and the field's name."""
+    extra: JsonDict = {"variable": name} if name else {}
+    return Field(default, description=description, json_schema_extra=extra, **rules)
+
+
+def _maximum(limit: str, description: str) -> Any:
+    record = _limits[limit]
+    setting = _variable(record.default, description, ge=record.low, le=record.high)
+    setting.json_schema_extra["limit"] = limit
+    return setting
+
+
+class Settings(BaseModel):
+    """All settings of the service. Secrets do not show in its repr."""
+
+    model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
+
+    secret: SecretStr = _variable(
+        ...,
+        "Secret that signs the tokens of the plugins and of other clients: 32 bytes or more, "
+        "the same on both sides, used for nothing else.",
+    )
+    host: str = _variable("127.0.0.1", "Address to listen on.")
+    port: int = _variable(8000, "Port to listen on.", ge=1, le=65535)
+    docker_host: str = _variable(
+        "",
+        "Address of the Docker Engine, or of Podman's socket. Empty: the default socket.",
+        "DOCKER_HOST",
+    )
+    runtime: str = _variable("runsc", "Name of the gVisor runtime there.", min_length=1)
+    image: str = _variable(
+        "run-code-python:latest",
+        "Image of the sandboxes. One for a single language is named by CODEBOX_IMAGE_ and "
+        "the language, such as CODEBOX_IMAGE_PYTHON.",
+        min_length=1,
+    )
+    images: dict[str, str] = Field({}, description="Images by language.")
+    self_test: bool = _variable(
+        True,
+        "Prove at the start that the isolation and the limits bite, before any run.",
+    )
+    exec_timeout: float = _maximum(
+        "seconds", "Seconds that a run may take. A caller may ask for less."
+    )
+    max_memory_mb: int = _maximum("memory_mib", "Memory of a program, in MiB.")
+    max_cpus: float = _maximum("cpus", "CPUs of a run.")
+    max_processes: int = _maximum("processes", "Processes and threads of a program.")
+    max_open_files: int = _maximum("open_files", "Open files of a process.")
+    max_work_mb: int = _maximum("work_mib", "Size of the work folder, in MiB.")
+    max_tmp_mb: int = _maximum("tmp_mib", "Size of /tmp, in MiB.")
+    max_shm_mb: int = _maximum("shm_mib", "Size of /dev/shm, in MiB.")
+    max_kept_output_kb: int = _maximum(
+        "kept_output_kib", "Output kept from the start, and again from the end, in KiB."
+    )
+    max_output_mb: int = _maximum(
+        "output_mib", "Output after which a program is stopped, in MiB."
+    )
+    max_files: int = _maximum("files", "Files brought back from a run.")
+    max_file_mb: int = _maximum("file_mib", "Size of one file brought back, in MiB.")
+    max_request_mb: int = _variable(8, "Size of a JSON request, in MiB.", ge=1, le=64)
+    max_upload_mb: int = _variable(
+        128, "Size of a multipart request with its files, in MiB.", ge=1, le=4096
+    )
+    max_answer_mb: int = _variable(
+        16,
+        "File contents in one JSON answer, in MiB; NDJSON has no such limit.",
+        ge=0,
+        le=64,
+    )
+    max_concurrent: int = _variable(4, "Runs at one time.", ge=1, le=1024)
+    max_concurrent_per_user: int = _variable(
+        2, "Runs of one user at one time.", ge=1, le=1024
+    )
+    max_waiting: int = _variable(
+        1000, "Runs that may wait. More are refused.", ge=0, le=100000
+    )
+    max_waiting_per_user: int = _variable(
+        50, "Runs of one user that may wait.", ge=0, le=100000
+    )
+    max_wait_seconds: float = _variable(
+        120, "Seconds after which a waiting run is refused.", ge=1, le=3600
+    )
+    rate_limit_rps: float = _variable(
+        5, "Calls of one user a second, on average.", gt=0, le=10000
+    )
+    rate_limit_burst: int = _variable(
+        30, "Calls of one user that may come at once.", ge=1, le=100000
+    )
+    bad_tokens_per_minute: int = _variable(
+        30, "Refused tokens from one address a minute; more get 429.", ge=1, le=100000
+    )
+    storage_url: str = _variable(
+        "memory://",
+        "Where limits are counted: memory://, or redis://HOST:PORT/DB for several replicas.",
+        pattern=r"^(memory://|rediss?://\S+)$",
+    )
+    shutdown_seconds: float = _variable(
+        20, "Seconds that runs may take to end after a SIGTERM.", ge=1, le=3600
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _variable(
+        "info", "Least level of what is logged."
+    )
+    audit_code: bool = _variable(
+        False, "Put the code itself into the audit line, not only its hash."
+    )
+    owui_base_url: AnyHttpUrl | None = _variable(
+        None, "Address of Open WebUI, for its session tokens.", "OWUI_BASE_URL"
+    )
+    owui_verify_tls: bool = _variable(
+        True, "Check the certificate of Open WebUI.", "OWUI_VERIFY_TLS"
+    )
+    owui_session_tokens: bool = _variable(
+        False,
+        "Accept session tokens of Open WebUI, each checked with it, and move files with them.",
+        "OWUI_SESSION_TOKENS",
+    )
+    owui_session_seconds: float = _variable(
+        30,
+        "Seconds for which Open WebUI's word on a token is believed.",
+        "OWUI_SESSION_SECONDS",
+        ge=0,
+        le=300,
+    )
+    owui_user_jwt_secret: SecretStr = _variable(
+        SecretStr(""),
+        "Secret of the header X-OpenWebUI-User-Jwt (Open WebUI's "
+        "FORWARD_USER_INFO_HEADER_JWT_SECRET). Empty: the header is ignored.",
+        "OWUI_USER_JWT_SECRET",
+    )
+    owui_user_jwt_algorithm: Literal["HS256", "HS384", "HS512"] = _variable(
+        "HS256", "Algorithm of that header.", "OWUI_USER_JWT_ALGORITHM"
+    )
+
+    @field_validator("secret", "owui_user_jwt_secret")
+    @classmethod
+    def _check_secret(cls, secret: SecretStr) -> SecretStr:
+        text = secret.get_secret_value()
+        if text:
+            _refuse_weak_secret(text)
+        return secret
+
+    @property
+    def limits(self) -> Limits:
+        """What a run may use at most, and does unless its caller asks for less."""
+        return Limits(
+            **{limit: getattr(self, field) for field, limit in _limit_fields().items()}
+        )
+
+    def image_for(self, language: str) -> str:
+        """The image in which this language runs."""
+        return self.images.get(language, self.image)
+
+
+def _refuse_weak_secret(text: str) -> None:
+    if len(text.encode("utf-8")) < _SHORTEST_SECRET:
+        raise ValueError(f"it has fewer than {_SHORTEST_SECRET} bytes")
+    if len(set(text)) < _FEWEST_CHARACTERS:
+        raise ValueError("it repeats a few characters")
+    if any(word in text.lower() for word in _EXAMPLE_WORDS):
+        raise ValueError("it is an example")
+
+
+def _limit_fields() -> dict[str, str]:
+    extras = {
+        name: field.json_schema_extra for name, field in Settings.model_fields.items()
+    }
+    return {
+        name: str(extra["limit"])
+        for name, extra in extras.items()
+        if isinstance(extra, dict) and "limit" in extra
+    }
+
+
+def variable_of(field: str) -> str:
+    """The environment variable of a setting."""
+    extra = Settings.model_fields[field].json_schema_extra
+    named = extra.get("variable") if isinstance(extra, dict) else None
+    return str(named or f"CODEBOX_{field.upper()}")
+
+
+def image_variables() -> dict[str, str]:
+    """The variable that names the image of each language, by language."""
+    return {entry.name: _IMAGE_PREFIX + entry.name.upper() for entry in LANGUAGES}
+
+
+def load_settings(environ: Mapping[str, str], env_file: Path | None = None) -> Settings:
+    """The settings of the environment, which wins, and of a ``.env`` file.
+
+    An empty variable counts as unset, but for the secret. Called once, at the start. Raises
+    SettingsFault with every fault, none of which repeats a secret.
+    """
+    stored = dotenv_values(env_file) if env_file else {}
+    texts = {name: text for name, text in stored.items() if text} | {
+        name: text for name, text in environ.items() if text.strip()
+    }
+    values: dict[str, Any] = {
+        field: texts[variable_of(field)]
+        for field in Settings.model_fields
+        if field != "images" and variable_of(field) in texts
+    }
+    values["images"] = {
+        language: texts[name]
+        for language, name in image_variables().items()
+        if name in texts
+    }
+    faults = list(_secret_from_file(texts, values))
+    faults += _faults_together(values)
+    values.setdefault("secret", "")
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        faults += [_fault_sentence(entry) for entry in error.errors()]
+    if faults:
+        raise SettingsFault(faults)
+    return settings
+
+
+def _secret_from_file(
+    texts: Mapping[str, str], values: dict[str, Any]
+) -> Iterator[str]:
+    """A secret may be in a file, as container platforms give it."""
+    path = texts.get("CODEBOX_SECRET_FILE")
+    if path is None or "secret" in values:
+        return
+    try:
+        values["secret"] = Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        yield f"CODEBOX_SECRET_FILE: {os.path.basename(path)} cannot be read ({error})."
+
+
+def _faults_together(values: Mapping[str, Any]) -> Iterator[str]:
+    """What no setting can be blamed for alone."""
+    if not values.get("secret"):
+        yield "CODEBOX_SECRET: it is empty. Set it to a random text."
+    elif values["secret"] == values.get("owui_user_jwt_secret"):
+        yield "CODEBOX_SECRET: it must not be that of OWUI_USER_JWT_SECRET."
+    sessions = str(values.get("owui_session_tokens", "")).lower() not in _FALSE
+    if sessions and "owui_base_url" not in values:
+        yield "OWUI_BASE_URL: OWUI_SESSION_TOKENS needs it."
+
+
+def _fault_sentence(entry: Any) -> str:
+    """One fault of pydantic's in words. The value is not shown: it may be a secret."""
+    text = str(entry["msg"]).removeprefix("Value error, ")
+    return (
+        f"{variable_of(str(entry['loc'][0]))}: {text[0].lower()}{text[1:].rstrip('.')}."
+    )
