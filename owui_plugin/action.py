@@ -169,7 +169,9 @@ async def _run_blocks(
     notes: list[str],
 ) -> dict[str, Any] | None:
     steps, line_map = join_steps(chosen)
-    request = RunRequest(steps=steps, limits=settings.limits)
+    request = RunRequest(
+        steps=steps, limits=settings.limits, user=click.user_id, chat=click.chat_id
+    )
     run_id = request.run_id
     progress = Progress(click.emitter, label, run_id, settings.limits.seconds)
     presenter = Presenter(

@@ -8,12 +8,10 @@ import argparse
 import os
 import sys
 
+from owui_plugin.backend import examine_backend, open_backend
 from owui_plugin.settings import EveryValve, resolve_settings
-from sandbox_core.doctor import examine
-from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import RunRequest, Step
-from sandbox_core.runner import LocalRunner
 from sandbox_core.terminal import exit_status, print_event, print_findings
 
 __all__ = ["run_plugin_file"]
@@ -33,11 +31,9 @@ def run_plugin_file(plugin: str) -> int:
     options = parser.parse_args()
     try:
         settings = resolve_settings(EveryValve(), None, os.environ)
-        shared = settings.shared
-        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
         if options.self_test:
-            return print_findings(examine(engine, shared.image, shared.runtime))
-        runner = LocalRunner(engine, shared.image, shared.runtime)
+            return print_findings(examine_backend(settings.shared))
+        runner = open_backend(settings.shared).runner
         steps = (Step(options.language, sys.stdin.read()),)
         try:
             result = runner.run(RunRequest(steps, limits=settings.limits), print_event)

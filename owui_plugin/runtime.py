@@ -16,16 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
+from owui_plugin.backend import open_backend
 from owui_plugin.settings import SharedSettings
 from sandbox_core.admission import Admission
+from sandbox_core.audit import audit_record, write_audit_line
 from sandbox_core.engines.base import CancelToken
-from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import RunRequest, RunResult
 from sandbox_core.outcome import Outcome
 from sandbox_core.payload import BUILD_ID
-from sandbox_core.reaper import Reaper
-from sandbox_core.runner import LocalRunner
 
 __all__ = [
     "InFlight",
@@ -49,24 +48,18 @@ Told = Callable[[], Awaitable[None]]
 
 
 class _Runtime:
-    """Engine, threads and queue for one set of shared settings."""
+    """Backend, threads and queue for one set of shared settings."""
 
     def __init__(self, shared: SharedSettings) -> None:
-        engine = DockerEngine(
-            shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
-        )
-        self._runner = LocalRunner(engine, shared.image, shared.runtime)
-        self._admission = Admission(
-            shared.max_concurrent_runs,
-            shared.max_concurrent_runs_per_user,
-            shared.max_waiting_runs,
-            # The other half of the queue is for other people.
-            (shared.max_waiting_runs + 1) // 2,
-        )
+        self._backend = open_backend(shared)
+        runs, per_user = self._backend.runs, self._backend.runs_per_user
+        most = shared.max_waiting_runs
+        # The other half of the queue is for other people.
+        self._admission = Admission(runs, per_user, most, (most + 1) // 2)
         # Never the loop's own executor: file uploads of everybody wait in that one.
-        self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")
-        self._reaper = Reaper(engine)
-        self._reaper.start()
+        self._executor = ThreadPoolExecutor(runs + 2, "run-code")
+        if self._backend.reaper is not None:
+            self._backend.reaper.start()
         self._lock = threading.Lock()
         self._runs = 0
         self._retired = False
@@ -86,7 +79,8 @@ class _Runtime:
     def retire(self) -> None:
         """No new runs will come. Those that have come end in their own time, those in the
         queue too, and the threads after them."""
-        self._reaper.stop()
+        if self._backend.reaper is not None:
+            self._backend.reaper.stop()
         with self._lock:
             self._retired = True
         self._end_if_unused()
@@ -99,7 +93,7 @@ class _Runtime:
 
     def _end(self) -> None:
         self._executor.shutdown(wait=True)  # a run that nobody waits for may be left
-        self._runner.close()
+        self._backend.runner.close()
 
     async def run(
         self,
@@ -145,7 +139,10 @@ class _Runtime:
         self, plain_request: dict[str, Any], cancel: CancelToken
     ) -> dict[str, Any]:
         request = RunRequest.from_plain(plain_request)
-        return self._runner.run(request, cancel=cancel).to_plain()
+        result = self._backend.runner.run(request, cancel=cancel)
+        if self._backend.is_local:
+            write_audit_line(audit_record(request, result))
+        return result.to_plain()
 
 
 def process_board() -> Any:

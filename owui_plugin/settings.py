@@ -7,8 +7,8 @@ plugin off, and nobody would read why.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields
-from typing import Any
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -32,6 +32,13 @@ __all__ = [
 
 _ENVIRONMENT_PREFIX = "RUN_CODE_"
 # Open WebUI itself reads this one, to sort the buttons; we never see its use.
+# The service and whoever deploys it know these by names of their own.
+_OWN_VARIABLES = {
+    "codebox_url": "CODEBOX_API_URL",
+    "codebox_secret": "CODEBOX_SECRET",
+    "codebox_timeout": "CODEBOX_TIMEOUT",
+}
+_SHORTEST_SECRET = 32
 _NOT_FROM_ENVIRONMENT = frozenset({"priority"})
 
 _settings_log = logging.getLogger("run_code.settings")
@@ -66,6 +73,29 @@ class CommonValves(BaseModel):
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
+    backend: Literal["auto", "codebox", "docker"] = Field(
+        default="auto",
+        description=(
+            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
+            "its address is set."
+        ),
+    )
+    codebox_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the codebox service, such as `http://codebox:8000`.",
+    )
+    codebox_secret: str = Field(
+        default="",
+        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
+        json_schema_extra={"input": {"type": "password"}},
+    )
+    codebox_timeout: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="Seconds without a sign of life from codebox, after which a run is lost.",
+    )
     docker_host: str = Field(
         default="",
         pattern=r"^$|^[a-z+]+://\S+$",
@@ -188,11 +218,16 @@ def _zero_or_allowed(value: float, record: LimitRecord) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """What shapes the one runtime of the process: its engine and its queues.
+    """What shapes the one runtime of the process: its backend and its queues.
+
+    ``codebox_url`` is empty when runs go to the Docker Engine.
 
     Two plugins with equal ``key`` may share a runtime.
     """
 
+    codebox_url: str
+    codebox_secret: str = field(repr=False)
+    codebox_timeout: float
     docker_host: str
     runtime: str
     image: str
@@ -202,7 +237,7 @@ class SharedSettings:
     max_waiting_runs: int
 
     @property
-    def key(self) -> tuple[str | int, ...]:
+    def key(self) -> tuple[str | float, ...]:
         """These settings as plain values, equal in every copy of this module."""
         return astuple(self)
 
@@ -234,6 +269,7 @@ def resolve_settings(
     for name in values.keys() - _NOT_FROM_ENVIRONMENT:
         if text := environ.get(environment_name(name), "").strip():
             values[name] = _environment_value(name, text)
+    _choose_backend(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -248,9 +284,28 @@ def resolve_settings(
     )
 
 
+def _choose_backend(values: dict[str, Any]) -> None:
+    """Leave the service's address only if runs go there."""
+    if values["backend"] == "docker":
+        values["codebox_url"] = ""
+    if values["backend"] == "codebox" and not values["codebox_url"]:
+        raise SettingsError(
+            "The code service has no address. Ask your administrator to set codebox_url "
+            "(CODEBOX_API_URL)."
+        )
+    secret = values["codebox_secret"].encode("utf-8")
+    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
+        raise SettingsError(
+            "The code service has no secret of 32 characters or more. Ask your "
+            "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
 def environment_name(valve: str) -> str:
     """The variable that overrides a valve; empty when none does."""
-    return "" if valve in _NOT_FROM_ENVIRONMENT else _ENVIRONMENT_PREFIX + valve.upper()
+    if valve in _NOT_FROM_ENVIRONMENT:
+        return ""
+    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
 
 
 def describe_allowed(valve: str) -> str:
@@ -258,6 +313,8 @@ def describe_allowed(valve: str) -> str:
     schema = _SCHEMAS[valve]
     if schema["type"] == "boolean":
         return "true or false"
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
     if schema["type"] == "string":
         return "an address with a scheme" if "pattern" in schema else "text"
     kind = "a whole number" if schema["type"] == "integer" else "a number"

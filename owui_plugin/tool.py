@@ -88,6 +88,8 @@ class Tools:
                 steps=(Step(known.name, program),),
                 stdin=str(stdin or "").encode("utf-8", "replace"),
                 limits=settings.limits,
+                user=user_id,
+                chat=chat_id,
             )
         except SandboxError as error:
             return await _refuse(__event_emitter__, str(error))

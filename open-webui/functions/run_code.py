@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     b50b75fb9a9ea6e3ac1be01002cfcd4f5a9d8115efee66a79244b8eff3f5a68d
+#     e75b8685995afd4c36649ae7ea6dbb178b91946861be83683c4b46767a4c0eee
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -45,6 +45,11 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
 #     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
 #     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
+#     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
+#     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
+#     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
+#     sandbox_core/remote_runner.py           Runs requests by way of a codebox service: a runner like the local one, over HTTP.
+#     owui_plugin/backend.py                  Where the plugins' runs go: to a codebox service, or to a container engine of their own.
 #     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
 #     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
 #     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
@@ -52,7 +57,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     owui_plugin/dialogs.py                  Questions to the person who clicked.
 #     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
-#     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
+#     sandbox_core/audit.py                   One line of JSON for each run: who ran what, how it ended, and what it cost.
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
 #     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
@@ -62,7 +67,10 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 
 import argparse
 import asyncio
+import base64
+import binascii
 import codecs
+import hashlib
 import inspect
 import itertools
 import json
@@ -81,7 +89,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import StrEnum
@@ -90,7 +98,7 @@ from math import ceil
 from pathlib import Path, PurePosixPath
 from signal import SIGKILL
 from types import ModuleType
-from typing import Any, IO, NoReturn, Protocol, Self, cast
+from typing import Any, IO, Literal, NoReturn, Protocol, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -437,13 +445,19 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none."""
+    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
+
+    ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
+    the sandbox, and its labels do not name them.
+    """
 
     steps: tuple[Step, ...]
     files: tuple[InputFile, ...] = ()
     stdin: bytes = b""
     limits: Limits = field(default_factory=Limits)
     run_id: str = field(default_factory=new_run_id)
+    user: str = ""
+    chat: str = ""
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -462,6 +476,8 @@ class RunRequest:
             stdin=plain["stdin"],
             limits=Limits(**plain["limits"]),
             run_id=plain["run_id"],
+            user=plain["user"],
+            chat=plain["chat"],
         )
 
 
@@ -1587,6 +1603,13 @@ plugin off, and nobody would read why.
 
 _ENVIRONMENT_PREFIX = "RUN_CODE_"
 # Open WebUI itself reads this one, to sort the buttons; we never see its use.
+# The service and whoever deploys it know these by names of their own.
+_OWN_VARIABLES = {
+    "codebox_url": "CODEBOX_API_URL",
+    "codebox_secret": "CODEBOX_SECRET",
+    "codebox_timeout": "CODEBOX_TIMEOUT",
+}
+_SHORTEST_SECRET = 32
 _NOT_FROM_ENVIRONMENT = frozenset({"priority"})
 
 _settings_log = logging.getLogger("run_code.settings")
@@ -1621,6 +1644,29 @@ class CommonValves(BaseModel):
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
+    backend: Literal["auto", "codebox", "docker"] = Field(
+        default="auto",
+        description=(
+            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
+            "its address is set."
+        ),
+    )
+    codebox_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the codebox service, such as `http://codebox:8000`.",
+    )
+    codebox_secret: str = Field(
+        default="",
+        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
+        json_schema_extra={"input": {"type": "password"}},
+    )
+    codebox_timeout: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="Seconds without a sign of life from codebox, after which a run is lost.",
+    )
     docker_host: str = Field(
         default="",
         pattern=r"^$|^[a-z+]+://\S+$",
@@ -1743,11 +1789,16 @@ def _zero_or_allowed(value: float, record: LimitRecord) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """What shapes the one runtime of the process: its engine and its queues.
+    """What shapes the one runtime of the process: its backend and its queues.
+
+    ``codebox_url`` is empty when runs go to the Docker Engine.
 
     Two plugins with equal ``key`` may share a runtime.
     """
 
+    codebox_url: str
+    codebox_secret: str = field(repr=False)
+    codebox_timeout: float
     docker_host: str
     runtime: str
     image: str
@@ -1757,7 +1808,7 @@ class SharedSettings:
     max_waiting_runs: int
 
     @property
-    def key(self) -> tuple[str | int, ...]:
+    def key(self) -> tuple[str | float, ...]:
         """These settings as plain values, equal in every copy of this module."""
         return astuple(self)
 
@@ -1789,6 +1840,7 @@ def resolve_settings(
     for name in values.keys() - _NOT_FROM_ENVIRONMENT:
         if text := environ.get(environment_name(name), "").strip():
             values[name] = _environment_value(name, text)
+    _choose_backend(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -1803,9 +1855,28 @@ def resolve_settings(
     )
 
 
+def _choose_backend(values: dict[str, Any]) -> None:
+    """Leave the service's address only if runs go there."""
+    if values["backend"] == "docker":
+        values["codebox_url"] = ""
+    if values["backend"] == "codebox" and not values["codebox_url"]:
+        raise SettingsError(
+            "The code service has no address. Ask your administrator to set codebox_url "
+            "(CODEBOX_API_URL)."
+        )
+    secret = values["codebox_secret"].encode("utf-8")
+    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
+        raise SettingsError(
+            "The code service has no secret of 32 characters or more. Ask your "
+            "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
 def environment_name(valve: str) -> str:
     """The variable that overrides a valve; empty when none does."""
-    return "" if valve in _NOT_FROM_ENVIRONMENT else _ENVIRONMENT_PREFIX + valve.upper()
+    if valve in _NOT_FROM_ENVIRONMENT:
+        return ""
+    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
 
 
 def describe_allowed(valve: str) -> str:
@@ -1813,6 +1884,8 @@ def describe_allowed(valve: str) -> str:
     schema = _SCHEMAS[valve]
     if schema["type"] == "boolean":
         return "true or false"
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
     if schema["type"] == "string":
         return "an address with a scheme" if "pattern" in schema else "text"
     kind = "a whole number" if schema["type"] == "integer" else "a number"
@@ -2356,7 +2429,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+b50b75fb9a9e"
+BUILD_ID = "0.1.0+e75b8685995a"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -4528,16 +4601,27 @@ _FORKS = (
 )
 
 
-def examine(engine: Engine, image: str, runtime: str) -> list[Finding]:
+def examine(
+    engine: Engine,
+    image: str,
+    runtime: str,
+    languages: Sequence[Language] = LANGUAGES,
+    limits: Limits | None = None,
+) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
-    what a host lacks. Takes some seconds: it starts a handful of sandboxes."""
+    what a host lacks. Takes some seconds: it starts a handful of sandboxes. ``languages``
+    are those of this image, and run within ``limits`` (the default ones); that limits bite
+    is proven in Python."""
     findings = engine.check(Deadline(_CHECK_SECONDS))
     if not all(finding.ok for finding in findings):
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += [_prove_language(runner, language) for language in LANGUAGES]
-        if all(finding.ok for finding in findings):
+        findings += [
+            _prove_language(runner, language, limits or Limits())
+            for language in languages
+        ]
+        if PYTHON in languages and all(finding.ok for finding in findings):
             findings += [
                 _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
                 _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
@@ -4548,9 +4632,10 @@ def examine(engine: Engine, image: str, runtime: str) -> list[Finding]:
     return findings
 
 
-def _prove_language(runner: Runner, language: Language) -> Finding:
+def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
     test = language.self_test
-    result = runner.run(RunRequest(steps=(Step(language.name, test.code),)))
+    steps = (Step(language.name, test.code),)
+    result = runner.run(RunRequest(steps, limits=limits))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
         text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
         return Finding(language.name, True, text)
@@ -4737,8 +4822,8 @@ class DockerApi:
             if not self._docker_host:
                 where = dict(kwargs_from_env())
             # Asking the daemon for its version costs a round trip: once is enough.
-            version = self._version or "auto"
-            client = docker.APIClient(**where, version=version, timeout=seconds)
+            where |= {"version": self._version or "auto", "timeout": seconds}
+            client = docker.APIClient(**where)
             self._version = client.api_version
             _make_punctual(client)
             try:
@@ -5083,6 +5168,12 @@ class DockerEngine:
                 "A left-over sandbox could not be removed.", report.detail
             )
 
+    def image_id(self, deadline: Deadline) -> str:
+        """The digest of the image that check() looks for, for records; empty when it is
+        not there. Raises EngineError."""
+        images = self._api.call(deadline, "images", self._image)
+        return str(images[0]["Id"]) if images else ""
+
     def check(self, deadline: Deadline) -> list[Finding]:
         """See Engine.check."""
         try:
@@ -5132,6 +5223,583 @@ def _lease_of(entry: dict[str, Any]) -> Lease:
 
 
 # ===== end sandbox_core/engines/docker.py =====
+
+# ===== begin sandbox_core/reaper.py =====
+
+"""Removes sandboxes that nobody can be using any more: at the start, and on a timer."""
+
+
+_reaper_log = logging.getLogger("run_code.reaper")
+
+
+def reap(engine: Engine, now: float) -> list[Lease]:
+    """Remove every sandbox that is provably dead; returns the leases of those removed.
+
+    ``now`` is in seconds since the epoch. Raises EngineError when the engine cannot be asked,
+    or, after all have been tried, when one could not be removed.
+    """
+    removed: list[Lease] = []
+    problem: EngineError | None = None
+    for lease in engine.leftovers():
+        if not is_dead(lease, now):
+            continue
+        try:
+            engine.remove(lease)
+        except EngineError as error:
+            problem = error
+        else:
+            removed.append(lease)
+    if problem is not None:
+        raise problem
+    return removed
+
+
+class Reaper:
+    """Reaps in a thread of its own until stop() or the end of the process."""
+
+    def __init__(self, engine: Engine, interval_seconds: float = 30.0) -> None:
+        self._engine = engine
+        self._interval_seconds = interval_seconds
+        self._stopped = threading.Event()
+        self._last_problem = ""
+
+    def start(self) -> None:
+        """The first pass begins at once."""
+        threading.Thread(target=self._work, name="run-code-reaper", daemon=True).start()
+
+    def stop(self) -> None:
+        """No further pass begins."""
+        self._stopped.set()
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            self._pass()
+            self._stopped.wait(self._interval_seconds)
+
+    def _pass(self) -> None:
+        try:
+            removed = reap(self._engine, time.time())
+        except Exception as error:  # whatever it is, the next pass may do better
+            if str(error) != self._last_problem:  # a daemon that is down is told once
+                self._last_problem = str(error)
+                _reaper_log.warning("left-over sandboxes cannot be removed: %r", error)
+            return
+        self._last_problem = ""
+        for lease in removed:
+            _reaper_log.info("removed the left-over sandbox of run %s", lease.run_id)
+
+
+# ===== end sandbox_core/reaper.py =====
+
+# ===== begin sandbox_core/service_client.py =====
+
+"""Signed calls to a codebox service, each with a time-out, and its failures in words."""
+
+
+_TOKEN_SECONDS = 60
+_SHORTEST_KEY = 32
+_CONNECT_SECONDS = 5.0
+_CONNECTIONS = 64
+_LONGEST_LINE = 64 << 20
+_LONGEST_SENTENCE = 500
+_LATER = "Try again in a minute; if it stays, tell your administrator."
+_SENTENCES = {
+    401: "The code service does not accept this Open WebUI. Ask your administrator to give "
+    "both the same secret (CODEBOX_SECRET).",
+    403: "The code service does not let you run code. Ask your administrator.",
+    404: "There is no code service at the address that is set. Ask your administrator to "
+    "correct it.",
+}
+
+
+class ServiceClient:
+    """A service's address, and the secret that tells it who we are.
+
+    ``silence_seconds`` is how long it may say nothing. Usable by several threads. Raises
+    InvalidRequest when the address or the secret cannot be right.
+    """
+
+    def __init__(self, url: str, secret: str, silence_seconds: float) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidRequest(
+                "The address of the code service must begin with http:// or https://. Ask "
+                "your administrator to correct it."
+            )
+        if len(secret.encode("utf-8")) < _SHORTEST_KEY:
+            raise InvalidRequest(
+                f"The secret of the code service must have {_SHORTEST_KEY} characters or "
+                "more. Ask your administrator to correct it."
+            )
+        import requests
+
+        self._url = url.rstrip("/")
+        self._secret = secret
+        self._timeout = (_CONNECT_SECONDS, silence_seconds)
+        self._http = requests.Session()
+        self._failures = requests.RequestException
+        for scheme in ("http://", "https://"):
+            adapter = requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS)
+            self._http.mount(scheme, adapter)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        user: str = "",
+        chat: str = "",
+        accepted: tuple[int, ...] = (200,),
+        **content: Any,
+    ) -> Any:
+        """Send a request with a token of its own; the answer is to be read and closed.
+
+        ``accepted`` are the HTTP statuses that are no failure; ``content`` is as for
+        requests. Raises InvalidRequest when the service refuses what was asked,
+        EngineUnavailable when it cannot be reached or does not serve us.
+        """
+        headers = {
+            "Authorization": f"Bearer {self._token(user, chat)}",
+            **content.pop("headers", {}),
+        }
+        try:
+            answer = self._http.request(
+                method,
+                self._url + path,
+                headers=headers,
+                timeout=self._timeout,
+                stream=True,
+                # A token must not follow to wherever it is sent.
+                allow_redirects=False,
+                **content,
+            )
+        except self._failures as error:
+            raise EngineUnavailable(_explain_no_answer(error), repr(error)) from error
+        if answer.status_code in accepted:
+            return answer
+        with answer:
+            raise _refusal(answer)
+
+    def close(self) -> None:
+        """Close the connections that are kept for the next call."""
+        self._http.close()
+
+    def _token(self, user: str, chat: str) -> str:
+        import jwt
+
+        now = int(time.time())
+        claims = {
+            "sub": user or "nobody",
+            "chat": chat,
+            "aud": "codebox",
+            "iat": now,
+            "exp": now + _TOKEN_SECONDS,
+            "jti": secrets.token_hex(16),
+        }
+        return jwt.encode(claims, self._secret, algorithm="HS256")
+
+    def lines(self, answer: Any) -> Iterator[bytes]:
+        """The lines of an answer as they come. Raises ChannelClosed when it breaks off, and
+        ProtocolError when a line has no end."""
+        rest = b""
+        try:
+            for data in answer.iter_content(None):
+                *whole, rest = (rest + data).split(b"\n")
+                yield from whole
+                if len(rest) > _LONGEST_LINE:
+                    raise ProtocolError(
+                        "The code service sent something that cannot be understood.",
+                        "a line without end",
+                    )
+        except self._failures as error:
+            raise ChannelClosed(
+                f"The connection to the code service was lost during the run. {_LATER}",
+                repr(error),
+            ) from error
+
+
+def _explain_no_answer(error: Exception) -> str:
+    import requests
+
+    if isinstance(error, requests.exceptions.SSLError):
+        return (
+            "The certificate of the code service is not trusted, so nothing was sent to it. "
+            "Ask your administrator."
+        )
+    if isinstance(error, requests.exceptions.ReadTimeout):
+        return f"The code service does not answer. {_LATER}"
+    return f"The code service cannot be reached. {_LATER}"
+
+
+def _refusal(answer: Any) -> SandboxError:
+    """What an answer other than 200 means to a person."""
+    status = answer.status_code
+    detail = f"HTTP {status}"
+    told = _told_sentence(answer)
+    if status in (400, 413, 422) and told:
+        return InvalidRequest(told, detail)
+    if status in (429, 503) and told:
+        return EngineUnavailable(told, detail)
+    sentence = _SENTENCES.get(status)
+    if 300 <= status < 400:
+        sentence = _SENTENCES[404]
+    if sentence is None:
+        sentence = f"The code service has a fault (HTTP {status}). {_LATER}"
+    return EngineUnavailable(sentence, detail)
+
+
+def _told_sentence(answer: Any) -> str:
+    """The service's own sentence; empty when the answer is somebody else's, as a proxy's."""
+    import requests
+
+    try:
+        plain = answer.json()
+    except (ValueError, requests.RequestException):
+        return ""
+    told = plain.get("message") if isinstance(plain, dict) else None
+    return told[:_LONGEST_SENTENCE] if isinstance(told, str) else ""
+
+
+# ===== end sandbox_core/service_client.py =====
+
+# ===== begin sandbox_core/wire.py =====
+
+"""Runs as JSON: what goes between a plugin and the codebox service. Pure, both directions.
+
+The answer to a run is one JSON object a line. ``event`` says what it is: ``alive`` (nothing
+happened), ``started`` and ``text`` as in RunEvent, ``file`` (a file begins) and ``data``
+(its next bytes, base64), and at last ``result``. A line without ``result`` at the end of
+the stream means that the run was lost.
+"""
+
+
+NDJSON = "application/x-ndjson"
+ALIVE_LINE = b'{"event":"alive"}\n'
+_CHUNK_BYTES = 3 << 16  # a multiple of 3 needs no padding
+_SPOOLED_BYTES = 1 << 16
+_BROKEN = "The code service sent something that cannot be understood."
+
+
+def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The JSON object to post, and the contents to send beside it, by the names of their
+    parts; without parts the JSON is all."""
+    parts = {f"file{number}": file.data for number, file in enumerate(request.files)}
+    plain: dict[str, Any] = {
+        "run_id": request.run_id,
+        "steps": [
+            {"language": step.language, "code": _valid_text(step.code)}
+            for step in request.steps
+        ],
+        "limits": asdict(request.limits),
+        "files": [
+            {"name": file.name, "part": part}
+            for file, part in zip(request.files, parts, strict=True)
+        ],
+    }
+    if request.stdin:
+        plain["stdin_part"] = "stdin"
+        parts["stdin"] = request.stdin
+    return plain, parts
+
+
+def _valid_text(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def encode_event(event: RunEvent) -> bytes:
+    """The line for an event."""
+    return _line(
+        {
+            "event": event.kind,
+            "step": event.step,
+            "stream": event.stream,
+            "text": event.text,
+        }
+    )
+
+
+def encode_result(result: RunResult) -> Iterator[bytes]:
+    """The lines for a result, its files first; their contents are read and closed."""
+    plain = result.to_plain()
+    for file in result.files:
+        yield _line({"event": "file", "name": file.name, "size": file.size})
+        with file.content as content:
+            while chunk := content.read(_CHUNK_BYTES):
+                yield _line(
+                    {"event": "data", "base64": base64.b64encode(chunk).decode("ascii")}
+                )
+    plain["files"] = []
+    yield _line({"event": "result", **plain})
+
+
+def _line(plain: dict[str, Any]) -> bytes:
+    return json.dumps(plain, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+class RunReader:
+    """Takes the lines of an answer; ``result`` is None until the last one came.
+
+    The service is trusted to be bounded, not to be well: whatever is broken is a
+    ProtocolError and leaves no open file behind after close().
+    """
+
+    def __init__(self) -> None:
+        self.result: RunResult | None = None
+        self._files: list[tuple[str, IO[bytes]]] = []
+
+    def take(self, line: bytes) -> RunEvent | None:
+        """One line; gives the event if it is one. Raises ProtocolError."""
+        try:
+            plain = json.loads(line)
+            return self._take(plain.pop("event"), plain)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ProtocolError(_BROKEN, repr(error)) from error
+
+    def close(self) -> None:
+        """Drop what was received without a result."""
+        if self.result is None:
+            for _, content in self._files:
+                content.close()
+
+    def _take(self, kind: str, plain: dict[str, Any]) -> RunEvent | None:
+        if kind in ("started", "text"):
+            step, stream = int(plain["step"]), str(plain["stream"])
+            return RunEvent(kind, step, stream, str(plain["text"]))
+        if kind == "file":
+            content: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
+            self._files.append((safe_output_name(str(plain["name"])), content))
+        elif kind == "data":
+            self._append(plain["base64"])
+        elif kind == "result":
+            self.result = self._decode_result(plain)
+        return None
+
+    def _append(self, text: str) -> None:
+        if not self._files:
+            raise ProtocolError(_BROKEN, "data without a file")
+        try:
+            self._files[-1][1].write(base64.b64decode(text, validate=True))
+        except binascii.Error as error:
+            raise ProtocolError(_BROKEN, repr(error)) from error
+
+    def _decode_result(self, plain: dict[str, Any]) -> RunResult:
+        # A newer service may tell more than this side knows of.
+        known = {entry.name for entry in fields(RunResult)}
+        values = {name: value for name, value in plain.items() if name in known}
+        values["notes"] = tuple(str(note) for note in values["notes"])
+        files = []
+        for name, content in self._files:
+            size = content.tell()
+            content.seek(0)
+            files.append({"name": name, "size": size, "content": content})
+        return RunResult.from_plain({**values, "files": files})
+
+
+# ===== end sandbox_core/wire.py =====
+
+# ===== begin sandbox_core/remote_runner.py =====
+
+"""Runs requests by way of a codebox service: a runner like the local one, over HTTP."""
+
+
+_remote_log = logging.getLogger("run_code.remote")
+# How long a stopped run may take to hand over what it has.
+_FAREWELL_SECONDS = 5.0
+_STOPPED = "The run was stopped on request."
+
+
+class RemoteRunner:
+    """Runs each request in a codebox service. See Runner, and ServiceClient for ``url``,
+    ``secret``, ``silence_seconds`` and what is raised when they cannot be right."""
+
+    def __init__(self, url: str, secret: str, silence_seconds: float = 30.0) -> None:
+        self._client = ServiceClient(url, secret, silence_seconds)
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """See Runner.run."""
+        plan_files(request)
+        cancel = cancel or CancelToken()
+        started = time.monotonic()
+        transcript = Transcript(request.limits.kept_output_kib * 1024)
+        feed = EventFeed(on_event)
+        try:
+            result = self._converse(request, transcript, feed, cancel)
+        except InvalidRequest:
+            raise
+        except SandboxError as problem:
+            result = _lost(request, transcript, cancel, problem)
+        finally:
+            feed.close()
+        return replace(result, total_seconds=time.monotonic() - started)
+
+    def findings(self) -> list[Finding]:
+        """What the service says of itself, for the doctor. Never raises for a fault."""
+        try:
+            with self._client.call("GET", "/ready", accepted=(200, 503)) as answer:
+                return [Finding(**entry) for entry in answer.json()["findings"]]
+        except (SandboxError, ValueError, KeyError, TypeError) as error:
+            mend = "set CODEBOX_API_URL and CODEBOX_SECRET as the service has them"
+            return [Finding("codebox", False, str(error), mend)]
+
+    def close(self) -> None:
+        """See Runner.close."""
+        self._client.close()
+
+    def _converse(
+        self,
+        request: RunRequest,
+        transcript: Transcript,
+        feed: EventFeed,
+        cancel: CancelToken,
+    ) -> RunResult:
+        if cancel.is_set():
+            raise ChannelClosed(_STOPPED)
+        answer = self._client.call(
+            "POST",
+            "/v1/run",
+            request.user,
+            request.chat,
+            **_content(request),
+        )
+        cancel.call_on_cancel(lambda: self._ask_to_stop(request))
+        with answer, closing(RunReader()) as reader:
+            for line in _until_farewell(self._client.lines(answer), cancel):
+                event = reader.take(line)
+                if event is not None:
+                    feed.put(event)
+                    if event.kind == "text":
+                        transcript.add(event.stream, event.text)
+                if reader.result is not None:
+                    return reader.result
+        raise ChannelClosed(
+            "The code service ended the run without a result. Try again; if it stays, tell "
+            "your administrator."
+        )
+
+    def _ask_to_stop(self, request: RunRequest) -> None:
+        """Without waiting: whoever cancels may be an event loop."""
+        threading.Thread(
+            target=self._stop, args=(request,), name="run-code-stop", daemon=True
+        ).start()
+
+    def _stop(self, request: RunRequest) -> None:
+        path = f"/v1/runs/{request.run_id}"
+        try:
+            self._client.call("DELETE", path, request.user, request.chat).close()
+        except SandboxError as problem:
+            # The end of the connection stops the run as well, only without a farewell.
+            _remote_log.info("run %s: not stopped: %s", request.run_id, problem)
+
+
+def _content(request: RunRequest) -> dict[str, Any]:
+    """Files and stdin travel as they are, beside the JSON; without them it is the JSON."""
+    plain, contents = encode_request(request)
+    headers = {"Accept": NDJSON}
+    if not contents:
+        return {"headers": headers, "json": plain}
+    parts: dict[str, Any] = {"request": (None, json.dumps(plain), "application/json")}
+    parts |= {name: ("content", data) for name, data in contents.items()}
+    return {"headers": headers, "files": parts}
+
+
+def _until_farewell(lines: Iterator[bytes], cancel: CancelToken) -> Iterator[bytes]:
+    """The lines; of a stopped run those that come in time. The service gives a sign of life
+    every two seconds. Raises ChannelClosed."""
+    farewell = None
+    for line in lines:
+        yield line
+        if cancel.is_set():
+            farewell = farewell or Deadline(_FAREWELL_SECONDS)
+            if farewell.passed():
+                raise ChannelClosed(_STOPPED)
+
+
+def _lost(
+    request: RunRequest,
+    transcript: Transcript,
+    cancel: CancelToken,
+    problem: SandboxError,
+) -> RunResult:
+    """A run of which no result came: what it printed is kept."""
+    run_id, cancelled = request.run_id, cancel.is_set()
+    if not cancelled:
+        _remote_log.error("run %s: %s (%s)", run_id, problem, problem.detail)
+    stdout, stderr, output = transcript.finish()
+    return RunResult(
+        run_id,
+        Outcome.CANCELLED if cancelled else Outcome.SANDBOX_ERROR,
+        _STOPPED if cancelled else str(problem),
+        stdout=stdout,
+        stderr=stderr,
+        output=output,
+        evidence={"engine": "codebox"},
+    )
+
+
+# ===== end sandbox_core/remote_runner.py =====
+
+# ===== begin owui_plugin/backend.py =====
+
+"""Where the plugins' runs go: to a codebox service, or to a container engine of their own."""
+
+
+# A service has caps of its own, which hold for all workers; these only bound our threads.
+_REMOTE_RUNS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What runs requests, and how many of them at one time. ``reaper`` is None, and no audit
+    line is ours to write, where a service does both."""
+
+    runner: Runner
+    runs: int
+    runs_per_user: int
+    reaper: Reaper | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the sandboxes are started from here."""
+        return self.reaper is not None
+
+
+def open_backend(shared: SharedSettings) -> Backend:
+    """The backend of these settings. Raises InvalidRequest when they cannot be right."""
+    if shared.codebox_url:
+        return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
+    engine = DockerEngine(
+        shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
+    )
+    return Backend(
+        LocalRunner(engine, shared.image, shared.runtime),
+        shared.max_concurrent_runs,
+        shared.max_concurrent_runs_per_user,
+        Reaper(engine),
+    )
+
+
+def examine_backend(shared: SharedSettings) -> list[Finding]:
+    """What the doctor finds there. Takes some seconds."""
+    if not shared.codebox_url:
+        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
+        return examine(engine, shared.image, shared.runtime)
+    remote = _remote(shared)
+    try:
+        return remote.findings()
+    finally:
+        remote.close()
+
+
+def _remote(shared: SharedSettings) -> RemoteRunner:
+    return RemoteRunner(
+        shared.codebox_url, shared.codebox_secret, shared.codebox_timeout
+    )
+
+
+# ===== end owui_plugin/backend.py =====
 
 # ===== begin sandbox_core/terminal.py =====
 
@@ -5198,11 +5866,9 @@ def run_plugin_file(plugin: str) -> int:
     options = parser.parse_args()
     try:
         settings = resolve_settings(EveryValve(), None, os.environ)
-        shared = settings.shared
-        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
         if options.self_test:
-            return print_findings(examine(engine, shared.image, shared.runtime))
-        runner = LocalRunner(engine, shared.image, shared.runtime)
+            return print_findings(examine_backend(settings.shared))
+        runner = open_backend(settings.shared).runner
         steps = (Step(options.language, sys.stdin.read()),)
         try:
             result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
@@ -5655,6 +6321,12 @@ class Admission:
                 self.leave(user)
             raise
 
+    def check(self, user: str) -> None:
+        """Raises Busy when enter() would, at this moment."""
+        with self._lock:
+            if user in self._waiting or not self._has_room(user):
+                self._check_queue(user)
+
     def would_wait(self, user: str) -> bool:
         """Whether enter() would have to wait now."""
         with self._lock:
@@ -5730,72 +6402,62 @@ def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:
 
 # ===== end sandbox_core/admission.py =====
 
-# ===== begin sandbox_core/reaper.py =====
+# ===== begin sandbox_core/audit.py =====
 
-"""Removes sandboxes that nobody can be using any more: at the start, and on a timer."""
+"""One line of JSON for each run: who ran what, how it ended, and what it cost.
 
-
-_reaper_log = logging.getLogger("run_code.reaper")
-
-
-def reap(engine: Engine, now: float) -> list[Lease]:
-    """Remove every sandbox that is provably dead; returns the leases of those removed.
-
-    ``now`` is in seconds since the epoch. Raises EngineError when the engine cannot be asked,
-    or, after all have been tried, when one could not be removed.
-    """
-    removed: list[Lease] = []
-    problem: EngineError | None = None
-    for lease in engine.leftovers():
-        if not is_dead(lease, now):
-            continue
-        try:
-            engine.remove(lease)
-        except EngineError as error:
-            problem = error
-        else:
-            removed.append(lease)
-    if problem is not None:
-        raise problem
-    return removed
+The code itself is not in it, only its hash: it may hold what a person pasted in trust.
+"""
 
 
-class Reaper:
-    """Reaps in a thread of its own until stop() or the end of the process."""
-
-    def __init__(self, engine: Engine, interval_seconds: float = 30.0) -> None:
-        self._engine = engine
-        self._interval_seconds = interval_seconds
-        self._stopped = threading.Event()
-        self._last_problem = ""
-
-    def start(self) -> None:
-        """The first pass begins at once."""
-        threading.Thread(target=self._work, name="run-code-reaper", daemon=True).start()
-
-    def stop(self) -> None:
-        """No further pass begins."""
-        self._stopped.set()
-
-    def _work(self) -> None:
-        while not self._stopped.is_set():
-            self._pass()
-            self._stopped.wait(self._interval_seconds)
-
-    def _pass(self) -> None:
-        try:
-            removed = reap(self._engine, time.time())
-        except Exception as error:  # whatever it is, the next pass may do better
-            if str(error) != self._last_problem:  # a daemon that is down is told once
-                self._last_problem = str(error)
-                _reaper_log.warning("left-over sandboxes cannot be removed: %r", error)
-            return
-        self._last_problem = ""
-        for lease in removed:
-            _reaper_log.info("removed the left-over sandbox of run %s", lease.run_id)
+_audit_log = logging.getLogger("run_code.audit")
 
 
-# ===== end sandbox_core/reaper.py =====
+def audit_record(
+    request: RunRequest, result: RunResult, with_code: bool = False, **facts: Any
+) -> dict[str, Any]:
+    """The values of the line. Sizes are in bytes, times in seconds; ``facts`` are added."""
+    code = "\0".join(step.code for step in request.steps)
+    record = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "run": request.run_id,
+        "user": request.user,
+        "chat": request.chat,
+        "languages": [step.language for step in request.steps],
+        "outcome": str(result.outcome),
+        "exit_code": result.shell_exit_code,
+        "code_sha256": hashlib.sha256(code.encode("utf-8", "replace")).hexdigest(),
+        "code_bytes": sum(
+            len(step.code.encode("utf-8", "replace")) for step in request.steps
+        ),
+        "stdin_bytes": len(request.stdin),
+        "files_in": len(request.files),
+        "bytes_in": sum(len(file.data) for file in request.files),
+        "stdout_bytes": _size(result.stdout),
+        "stderr_bytes": _size(result.stderr),
+        "files_out": len(result.files),
+        "bytes_out": sum(file.size for file in result.files),
+        "seconds": round(result.seconds, 3),
+        "total_seconds": round(result.total_seconds, 3),
+        "image": result.evidence.get("image", ""),
+        **facts,
+    }
+    if with_code:
+        record["code"] = [step.code for step in request.steps]
+    return record
+
+
+def write_audit_line(record: dict[str, Any]) -> None:
+    """Log the record as one line, at level INFO, to the logger ``run_code.audit``."""
+    _audit_log.info("%s", json.dumps(record, ensure_ascii=True))
+
+
+def _size(text: KeptText) -> int:
+    kept = text.head.encode("utf-8", "replace") + text.tail.encode("utf-8", "replace")
+    return len(kept) + text.omitted
+
+
+# ===== end sandbox_core/audit.py =====
 
 # ===== begin owui_plugin/runtime.py =====
 
@@ -5821,24 +6483,18 @@ Told = Callable[[], Awaitable[None]]
 
 
 class _Runtime:
-    """Engine, threads and queue for one set of shared settings."""
+    """Backend, threads and queue for one set of shared settings."""
 
     def __init__(self, shared: SharedSettings) -> None:
-        engine = DockerEngine(
-            shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
-        )
-        self._runner = LocalRunner(engine, shared.image, shared.runtime)
-        self._admission = Admission(
-            shared.max_concurrent_runs,
-            shared.max_concurrent_runs_per_user,
-            shared.max_waiting_runs,
-            # The other half of the queue is for other people.
-            (shared.max_waiting_runs + 1) // 2,
-        )
+        self._backend = open_backend(shared)
+        runs, per_user = self._backend.runs, self._backend.runs_per_user
+        most = shared.max_waiting_runs
+        # The other half of the queue is for other people.
+        self._admission = Admission(runs, per_user, most, (most + 1) // 2)
         # Never the loop's own executor: file uploads of everybody wait in that one.
-        self._executor = ThreadPoolExecutor(shared.max_concurrent_runs + 2, "run-code")
-        self._reaper = Reaper(engine)
-        self._reaper.start()
+        self._executor = ThreadPoolExecutor(runs + 2, "run-code")
+        if self._backend.reaper is not None:
+            self._backend.reaper.start()
         self._lock = threading.Lock()
         self._runs = 0
         self._retired = False
@@ -5858,7 +6514,8 @@ class _Runtime:
     def retire(self) -> None:
         """No new runs will come. Those that have come end in their own time, those in the
         queue too, and the threads after them."""
-        self._reaper.stop()
+        if self._backend.reaper is not None:
+            self._backend.reaper.stop()
         with self._lock:
             self._retired = True
         self._end_if_unused()
@@ -5871,7 +6528,7 @@ class _Runtime:
 
     def _end(self) -> None:
         self._executor.shutdown(wait=True)  # a run that nobody waits for may be left
-        self._runner.close()
+        self._backend.runner.close()
 
     async def run(
         self,
@@ -5917,7 +6574,10 @@ class _Runtime:
         self, plain_request: dict[str, Any], cancel: CancelToken
     ) -> dict[str, Any]:
         request = RunRequest.from_plain(plain_request)
-        return self._runner.run(request, cancel=cancel).to_plain()
+        result = self._backend.runner.run(request, cancel=cancel)
+        if self._backend.is_local:
+            write_audit_line(audit_record(request, result))
+        return result.to_plain()
 
 
 def process_board() -> Any:
@@ -6572,7 +7232,9 @@ async def _run_blocks(
     notes: list[str],
 ) -> dict[str, Any] | None:
     steps, line_map = join_steps(chosen)
-    request = RunRequest(steps=steps, limits=settings.limits)
+    request = RunRequest(
+        steps=steps, limits=settings.limits, user=click.user_id, chat=click.chat_id
+    )
     run_id = request.run_id
     progress = Progress(click.emitter, label, run_id, settings.limits.seconds)
     presenter = Presenter(

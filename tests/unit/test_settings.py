@@ -176,6 +176,9 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         base == resolved(ActionValves(timeout_seconds=1, shown_output_kb=1)).shared.key
     )
     other = ActionValves(
+        codebox_url="http://codebox:8000",
+        codebox_secret="s" * 32,
+        codebox_timeout=60,
         docker_host="tcp://host:1",
         runtime="r",
         image="i",
@@ -186,10 +189,35 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
     )
     changed = resolved(other).shared.key
     assert all(ours != theirs for ours, theirs in zip(base, changed, strict=True))
-    assert {type(value) for value in base} <= {str, bool, int}
+    assert {type(value) for value in base} <= {str, bool, int, float}
     assert hash(resolved()) == hash(resolved())
 
 
 def test_shared_settings_are_valves():
     names = {entry.name for entry in fields(resolved().shared)}
     assert names < EveryValve.model_fields.keys()
+
+
+CODEBOX = {"CODEBOX_API_URL": "http://codebox:8000", "CODEBOX_SECRET": "s" * 32}
+
+
+def test_runs_go_to_the_service_when_its_address_is_set():
+    assert resolved().shared.codebox_url == ""
+    assert resolved(**CODEBOX).shared.codebox_url == "http://codebox:8000"
+    chosen = resolved(**CODEBOX, RUN_CODE_BACKEND="docker").shared
+    assert chosen.codebox_url == ""
+    assert "s" * 32 not in repr(resolved(**CODEBOX))
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"RUN_CODE_BACKEND": "codebox"}, "CODEBOX_API_URL"),
+        ({**CODEBOX, "CODEBOX_SECRET": "short"}, "CODEBOX_SECRET"),
+        ({**CODEBOX, "CODEBOX_API_URL": "codebox:8000"}, "CODEBOX_API_URL"),
+        ({"RUN_CODE_BACKEND": "cloud"}, "must be auto, codebox, docker"),
+    ],
+)
+def test_service_that_cannot_be_called_is_told(environ, words):
+    with pytest.raises(SettingsError, match=words):
+        resolved(**environ)

@@ -1,0 +1,65 @@
+"""Where the plugins' runs go: to a codebox service, or to a container engine of their own."""
+
+from dataclasses import dataclass
+
+from owui_plugin.settings import SharedSettings
+from sandbox_core.doctor import examine
+from sandbox_core.engines.base import Finding
+from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.reaper import Reaper
+from sandbox_core.remote_runner import RemoteRunner
+from sandbox_core.runner import LocalRunner, Runner
+
+__all__ = ["Backend", "examine_backend", "open_backend"]
+
+# A service has caps of its own, which hold for all workers; these only bound our threads.
+_REMOTE_RUNS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What runs requests, and how many of them at one time. ``reaper`` is None, and no audit
+    line is ours to write, where a service does both."""
+
+    runner: Runner
+    runs: int
+    runs_per_user: int
+    reaper: Reaper | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the sandboxes are started from here."""
+        return self.reaper is not None
+
+
+def open_backend(shared: SharedSettings) -> Backend:
+    """The backend of these settings. Raises InvalidRequest when they cannot be right."""
+    if shared.codebox_url:
+        return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
+    engine = DockerEngine(
+        shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
+    )
+    return Backend(
+        LocalRunner(engine, shared.image, shared.runtime),
+        shared.max_concurrent_runs,
+        shared.max_concurrent_runs_per_user,
+        Reaper(engine),
+    )
+
+
+def examine_backend(shared: SharedSettings) -> list[Finding]:
+    """What the doctor finds there. Takes some seconds."""
+    if not shared.codebox_url:
+        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
+        return examine(engine, shared.image, shared.runtime)
+    remote = _remote(shared)
+    try:
+        return remote.findings()
+    finally:
+        remote.close()
+
+
+def _remote(shared: SharedSettings) -> RemoteRunner:
+    return RemoteRunner(
+        shared.codebox_url, shared.codebox_secret, shared.codebox_timeout
+    )
