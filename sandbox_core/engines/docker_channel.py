@@ -25,7 +25,8 @@ from sandbox_core.errors import (
 __all__ = ["DockerChannel", "StreamRecords", "remove_container"]
 
 _CHUNK = 1 << 18
-_EXIT_SECONDS = 1.0
+_KILL_PATIENCE = 1.5
+_CLOSE_PATIENCE = 5.0  # nobody waits for it
 _REMOVE_SECONDS = 10.0
 _SIGKILLED = 137
 _POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
@@ -161,15 +162,20 @@ class DockerChannel:
             self._socket.shutdown(socket.SHUT_WR)
 
     def kill(self) -> KillReport:
-        """See Channel.kill. The socket goes first: while an attached client does not read,
-        Docker's own kill, inspect and remove hang."""
+        """See Channel.kill."""
+        return self._end(_KILL_PATIENCE)
+
+    def _end(self, patience: float) -> KillReport:
+        """The socket goes first: while an attached client does not read, Docker's own kill,
+        inspect and remove hang."""
         self._killed.set()
         with self._lock:
             if self._report is None or self._report.may_linger:
                 with suppress(OSError):  # it may be closed already
                     self._socket.shutdown(socket.SHUT_RDWR)
-                patience = _EXIT_SECONDS if self._started else 0.0
-                self._report = remove_container(self._api, self._container_id, patience)
+                self._report = remove_container(
+                    self._api, self._container_id, patience if self._started else 0.0
+                )
             return self._report
 
     def ended(self, deadline: Deadline) -> Ended:
@@ -198,7 +204,7 @@ class DockerChannel:
 
     def close(self) -> None:
         """See Channel.close."""
-        self.kill()
+        self._end(_CLOSE_PATIENCE)
         self._socket.close()
         response = getattr(self._attached, "_response", None)
         if response is not None:

@@ -24,6 +24,14 @@ while data := os.read(0, 65536):
 """
 FLOOD = "import os\nwhile True:\n    os.write(1, b'x' * 65536)\n"
 DEAF = "import time\ntime.sleep(60)\n"
+CROWD = """
+import os, time
+for _ in range(40):
+    if os.fork() == 0:
+        time.sleep(60)
+os.write(1, b"ready")
+time.sleep(60)
+"""
 READY = "import os\nos.write(1, b'ready')\n"
 
 
@@ -113,6 +121,14 @@ class ChannelContract:
         began = time.monotonic()
         assert not channel.kill().may_linger
         assert time.monotonic() - began < 10
+
+    def test_a_crowd_of_processes_does_not_hinder_a_kill(self, open_channel):
+        for _ in range(2):
+            channel = open_channel(CROWD)
+            assert read(channel, 5) == b"ready"
+            began = time.monotonic()
+            assert not channel.kill().may_linger
+            assert time.monotonic() - began < 10
 
     def test_a_guest_that_is_gone_takes_nothing(self, open_channel):
         channel = open_channel("import os\nos._exit(7)\n")
