@@ -17,7 +17,7 @@ import time
 
 from sandbox_core.guest_files import collect, unpack
 from sandbox_core.guest_process import (
-    RELEASE_DESCRIPTOR,
+    Launcher,
     count_tasks,
     describe_kernel,
     forbid_user_namespaces,
@@ -45,6 +45,7 @@ FULL_SECONDS = (
     2.0  # so long at the process limit means: a fork bomb, not a busy program
 )
 COLLECT_SECONDS = 3.0
+IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 FLAGS = (
     "cancelled",
@@ -67,7 +68,8 @@ class Guest:
         self.input_data = []
         self.program = None
         self.helper = None
-        self.warm = None  # (Program, release descriptor) of a waiting launcher
+        self.launcher = None  # one that was started before the job
+        self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
         self.started_at = None
@@ -86,10 +88,10 @@ class Guest:
         forbid_user_namespaces()
         self.helper = start_helper(self.boot, self.unpack_work)
         if self.boot["preload"]:
-            self.warm = self.start_launcher(self.boot["preload"])
+            self.warm_up()
         self.wire.send(b"h", json_text(describe_kernel()))
         while self.job is None:
-            self.turn()
+            self.turn(IDLE_SECONDS)
         try:
             placed_at = self.await_unpacked()
             self.run_steps()
@@ -97,6 +99,15 @@ class Guest:
         except OSError as error:
             self.wire.send(b"!", json_text({"reason": str(error)}))
         self.finish()
+
+    def warm_up(self):
+        """Start a launcher and wait until its modules are imported, or it has died."""
+        while not self.helper.received:  # the home folder, which the modules look into
+            self.turn()
+        self.launcher = Launcher(self.boot, self.boot["preload"])
+        self.ready = self.launcher.ready
+        while self.ready is not None:
+            self.turn()
 
     # --- the poll loop -----------------------------------------------------------------
 
@@ -120,6 +131,8 @@ class Guest:
         """(descriptor, event) for all that this turn should wake up for."""
         helper, program, unsent = self.helper, self.program, self.wire.sender.unsent
         yield self.wake, select.POLLIN
+        if self.ready is not None:
+            yield self.ready, select.POLLIN
         if helper is None or helper.input.unsent < INPUT_BACKLOG:
             yield 0, select.POLLIN
         if unsent:
@@ -145,6 +158,8 @@ class Guest:
             self.accept_frames()
         elif descriptor == self.wake:
             os.read(self.wake, 4096)
+        elif descriptor == self.ready:
+            self.ready = None
         elif helper is not None and descriptor == helper.source:
             helper.read()
         elif helper is not None and descriptor == helper.input.descriptor:
@@ -166,6 +181,7 @@ class Guest:
                 self.lease_end = time.monotonic() + self.boot["lease_seconds"]
             elif kind == b"G":
                 self.job = literal(payload)
+                self.lease_end = time.monotonic() + self.job["lease_seconds"]
             elif kind == b"I":
                 self.input_data.append(payload)
             else:
@@ -260,15 +276,17 @@ class Guest:
             self.turn()
         helper.close()
         self.helper = None
-        kind, payload = take_frame(helper.received) or (
-            b"!",
-            b"the unpacker was killed",
-        )
+        frame = last = take_frame(helper.received)
+        while frame is not None:
+            frame, last = take_frame(helper.received), frame
+        kind, payload = last or (b"!", b"the unpacker was killed")
         if kind != b"t":
             raise OSError("The files could not be placed: " + payload.decode())
         return int(payload)
 
     def run_steps(self):
+        if self.launcher is not None and not self.job["steps"][0]["warm"]:
+            self.dismiss_launcher()
         self.used_before = memory_now(self.boot["folders"])[1]
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
@@ -306,29 +324,16 @@ class Guest:
     def start_step(self, step):
         if not step["launched"]:
             return start_program(self.boot, step["argv"], step["env"])
-        if self.warm is None or not step["warm"]:
-            self.warm = self.start_launcher([])
-        program, release = self.warm
-        self.warm = None
-        fields = ["path=" + step["path"], "value=" + self.job["value_path"]]
-        fields += [f"env={name}={value}" for name, value in step["env"].items()]
-        os.write(release, "\0".join([*fields, "", ""]).encode())
-        os.close(release)
-        return program
+        launcher = self.launcher or Launcher(self.boot)
+        self.launcher = None
+        return launcher.release(step, self.job["value_path"])
 
-    def start_launcher(self, preload):
-        """Start the Python launcher; it waits for fields on its release descriptor."""
-        receive, release = os.pipe()
-        argv = [
-            "python3",
-            "-c",
-            self.boot["launcher"],
-            str(RELEASE_DESCRIPTOR),
-            *preload,
-        ]
-        program = start_program(self.boot, argv, {}, release=receive)
-        os.close(receive)
-        return program, release
+    def dismiss_launcher(self):
+        """The first step cannot have the warm launcher: nothing of it shall be in its way."""
+        self.launcher.close()
+        self.launcher.program.close()
+        self.launcher = None
+        self.bury_all()
 
     def drain_outputs(self):
         """All writers are dead, so an empty pipe stays empty. Do not wait for its end: a

@@ -49,9 +49,11 @@ def read_frames(descriptor):
 
 
 def unpack(source, sink, boot):
-    """Place the files of F and D frames; answer one frame: t and the file system's time."""
+    """Make the home folder (answer: r), place the files of F and D frames (answer: t and the
+    file system's time); ! and the reason when that fails."""
     try:
         prepare_home(boot)
+        write_all(sink, frame_of(b"r", b""))
         place_files(source)
         write_all(sink, frame_of(b"t", b"%d" % file_system_time()))
     except OSError as error:

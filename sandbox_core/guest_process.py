@@ -111,8 +111,32 @@ class Helper:
         os.close(self.source)
 
 
-def start_program(boot, argv, env, release=None):
-    """Start argv as the program's user. ``release``: a descriptor to pass on to it."""
+class Launcher:
+    """A Python launcher, waiting for its release; ``ready`` tells that it has preloaded."""
+
+    def __init__(self, boot, preload=()):
+        receive, self.release_end = os.pipe()
+        self.ready, ready_end = os.pipe()
+        argv = ["python3", "-c", boot["launcher"], str(RELEASE_DESCRIPTOR), *preload]
+        self.program = start_program(boot, argv, {}, (receive, ready_end))
+        os.close(receive)
+        os.close(ready_end)
+
+    def release(self, step, value_path):
+        """Let it run the program of a step; gives the Program."""
+        fields = ["path=" + step["path"], "value=" + value_path]
+        fields += [f"env={name}={value}" for name, value in step["env"].items()]
+        os.write(self.release_end, "\0".join([*fields, "", ""]).encode())
+        self.close()
+        return self.program
+
+    def close(self):
+        os.close(self.release_end)
+        os.close(self.ready)
+
+
+def start_program(boot, argv, env, extra=()):
+    """Start argv as the program's user. ``extra`` descriptors become 200, 201, … in it."""
     os.seteuid(boot["uid"])  # only the owner of a pipe may open it again as /dev/stdout
     try:
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
@@ -123,8 +147,8 @@ def start_program(boot, argv, env, release=None):
         try:
             for number, end in enumerate((stdin[0], stdout[1], stderr[1])):
                 os.dup2(end, number)
-            if release is not None:
-                os.dup2(release, RELEASE_DESCRIPTOR)
+            for number, end in enumerate(extra, RELEASE_DESCRIPTOR):
+                os.dup2(end, number)
             os.setsid()
             for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
                 _signal.signal(number, _signal.SIG_DFL)

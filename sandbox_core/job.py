@@ -18,8 +18,9 @@ from sandbox_core.models import RunRequest
 from sandbox_core.payload import LAUNCHER_SOURCE
 from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
 
-__all__ = ["boot_frame", "job_frames"]
+__all__ = ["boot_frame", "job_frames", "may_run_warm"]
 
+_MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
@@ -76,8 +77,14 @@ def _environment(limits: Limits) -> dict[str, str]:
     }
 
 
-def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
-    """Files, stdin and, last, the job itself: the program starts only when all is there."""
+def job_frames(
+    request: RunRequest, plan: InputPlan, lease_seconds: float, warm: bool = False
+) -> Iterator[bytes]:
+    """Files, stdin and, last, the job itself: the program starts only when all is there.
+
+    ``warm``: the sandbox has a warm launcher; the first step gets it if it may.
+    """
+    warm_step = warm and may_run_warm(request, plan)
     for file in plan.files:
         yield encode_header("F", {"name": file.name})
         yield from _data_frames("D", file.data)
@@ -87,9 +94,12 @@ def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
         "G",
         {
             "steps": [
-                _step(step.language, name)
-                for step, name in zip(request.steps, plan.step_names, strict=True)
+                _step(step.language, name, warm_step and index == 0)
+                for index, (step, name) in enumerate(
+                    zip(request.steps, plan.step_names, strict=True)
+                )
             ],
+            "lease_seconds": lease_seconds,
             "seconds": limits.seconds,
             "memory_bytes": limits.memory_mib * MIB,
             "reserve_bytes": RESERVE_MIB * MIB // 2,
@@ -108,7 +118,20 @@ def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
         yield encode_frame(kind, view[start : start + DATA_CHUNK])
 
 
-def _step(language_name: str, file_name: str) -> dict[str, Any]:
+def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
+    """Whether the first step behaves the same in an interpreter with preloaded modules.
+
+    It does not when a file or folder beside it could take the place of a module: the
+    preloaded one would be in ``sys.modules`` already. Any Python file or folder of the
+    request counts, whatever its name: the modules' own imports are many, and cold is right.
+    """
+    if not language_named(request.steps[0].language).launched:
+        return False
+    beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
+    return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
+
+
+def _step(language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
     language = language_named(language_name)
     path = f"{WORK_FOLDER}/{file_name}"
     return {
@@ -116,5 +139,5 @@ def _step(language_name: str, file_name: str) -> dict[str, Any]:
         "env": {},
         "path": path,
         "launched": language.launched,
-        "warm": False,
+        "warm": warm,
     }

@@ -2,7 +2,8 @@
 
 The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
 user, in the work folder, with the program's own environment and pipes. The modules named are
-imported first; none means cold. Then the launcher waits on RELEASE_FD for the release: fields
+imported first, and a byte on descriptor RELEASE_FD + 1 tells that they are; none means cold.
+Then the launcher waits on RELEASE_FD for the release: fields
 ``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
 arguments, nor environment variables can hold a NUL, so nothing is quoted.
 
@@ -271,6 +272,8 @@ if __name__ == "__main__":
     namespace = new_main()
     if sys.argv[2:]:
         preload(sys.argv[2:])
+        os.write(int(sys.argv[1]) + 1, b"r")
+        os.close(int(sys.argv[1]) + 1)
     release = receive(int(sys.argv[1]))
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])

@@ -77,6 +77,12 @@ class Limits:
         """Size of all tmpfs folders together, in MiB."""
         return self.work_mib + self.tmp_mib + self.shm_mib
 
+    def shape(self) -> Self:
+        """These limits with all at their defaults that a container is not made for."""
+        shaping = ("memory_mib", "cpus", "processes", "open_files")
+        names = (*shaping, "work_mib", "tmp_mib", "shm_mib")
+        return type(self)(**{name: getattr(self, name) for name in names})
+
     def lowered(self, **wanted: float) -> Self:
         """These limits with each wanted one that is lower; a higher one changes nothing."""
         lower = {

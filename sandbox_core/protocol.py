@@ -104,18 +104,17 @@ class FrameReader:
         Raises ProtocolError at an unknown kind or an oversized length, as soon as its five
         header bytes are there.
         """
-        self._received += untrusted_data
-        start = 0
-        while len(self._received) - start >= 5:
-            kind = self._received[start : start + 1]
-            length = int.from_bytes(self._received[start + 1 : start + 5], "big")
-            _check_frame(bytes(kind), length)
-            end = start + 5 + length
-            if len(self._received) < end:
+        received = self._received
+        received += untrusted_data
+        while len(received) >= 5:
+            kind, length = bytes(received[:1]), int.from_bytes(received[1:5], "big")
+            _check_frame(kind, length)
+            end = 5 + length
+            if len(received) < end:
                 break
-            yield kind.decode("ascii"), bytes(self._received[start + 5 : end])
-            start = end
-        del self._received[:start]
+            payload = bytes(received[5:end])
+            del received[:end]  # before the yield: the caller may leave the loop there
+            yield kind.decode("ascii"), payload
 
 
 def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:

@@ -10,26 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sandbox_core.archive import InputPlan, plan_files
+from sandbox_core.boot import BootedSandbox, boot_sandbox
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Channel, Engine, SandboxSpec
-from sandbox_core.errors import (
-    ChannelClosed,
-    NotIsolated,
-    SandboxError,
-    StartFailed,
-)
+from sandbox_core.errors import ChannelClosed, SandboxError, StartFailed
 from sandbox_core.event_feed import EventFeed
-from sandbox_core.guest_program import guest_program
-from sandbox_core.job import boot_frame, job_frames
+from sandbox_core.job import job_frames
 from sandbox_core.leases import current_owner
+from sandbox_core.limits import Limits
 from sandbox_core.models import OnEvent, RunRequest, RunResult
 from sandbox_core.outcome import Evidence
-from sandbox_core.protocol import (
-    FrameReader,
-    bootstrap_argv,
-    encode_frame,
-    encode_program,
-)
+from sandbox_core.pool import PoolSettings, PoolStats, WarmPool
+from sandbox_core.protocol import FrameReader, bootstrap_argv, encode_frame
 from sandbox_core.recorder import Recorder
 
 __all__ = ["Budgets", "LocalRunner", "Runner"]
@@ -54,6 +46,12 @@ class Budgets:
     overtime: float = 2.0
     collection: float = 5.0
     farewell: float = 1.0
+
+    def lease_seconds(self, limits: Limits) -> float:
+        """After this time a run with these limits is over, whatever happened."""
+        transfers = self.transfer + (limits.work_mib << 20) / _BYTES_PER_SECOND
+        rest = limits.seconds + self.overtime + self.collection
+        return self.start + 2 * transfers + rest
 
 
 class Runner(Protocol):
@@ -82,8 +80,10 @@ class LocalRunner:
         image: str,
         runtime: str = "runsc",
         budgets: Budgets | None = None,
+        pool: PoolSettings | None = None,
     ) -> None:
         self._engine = engine
+        self._pool = WarmPool(engine, pool or PoolSettings(size=0))
         self._image = image
         self._runtime = runtime
         self._budgets = budgets or Budgets()
@@ -101,29 +101,31 @@ class LocalRunner:
         feed = EventFeed(on_event)
         started = time.monotonic()
         session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        spec = self._spec(request)
         try:
-            result = session.run(self._engine, self._spec(request))
+            result = session.run(self._engine, spec, self._pool.take(spec))
         finally:
             feed.close()
-            if session.channel is not None:
-                self._dispose(session.channel)
+            for channel in session.channels:
+                self._dispose(channel)
+            self._pool.refill()
         return replace(result, total_seconds=time.monotonic() - started)
 
     def close(self) -> None:
         """See Runner.close."""
+        self._pool.close()
         self._disposer.shutdown(wait=True)
 
+    def pool_stats(self) -> PoolStats:
+        """How the pool of warm sandboxes has done so far."""
+        return self._pool.stats()
+
     def _spec(self, request: RunRequest) -> SandboxSpec:
-        budgets, limits = self._budgets, request.limits
-        transfers = (
-            2 * budgets.transfer + 2 * (limits.work_mib << 20) / _BYTES_PER_SECOND
-        )
-        lease = budgets.start + transfers + limits.seconds + budgets.overtime
-        lease += budgets.collection
+        lease = self._budgets.lease_seconds(request.limits)
         return SandboxSpec(
             image=self._image,
             runtime=self._runtime,
-            limits=limits,
+            limits=request.limits,
             run_id=request.run_id,
             owner=current_owner(),
             expires_at=time.time() + lease,
@@ -152,57 +154,80 @@ class _Session:
         cancel: CancelToken,
         budgets: Budgets,
     ) -> None:
-        self.channel: Channel | None = None
+        self.channels: list[Channel] = []
         self._request = request
         self._plan = plan
         self._cancel = cancel
         self._budgets = budgets
+        self._feed = feed
         self._reader = FrameReader()
         self._recorder = Recorder(request, feed)
         self._timed_out = False
         self._farewell: Deadline | None = None
 
-    def run(self, engine: Engine, spec: SandboxSpec) -> RunResult:
+    @property
+    def _channel(self) -> Channel | None:
+        return self.channels[-1] if self.channels else None
+
+    def run(
+        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+    ) -> RunResult:
         """Go through the phases; whatever goes wrong ends in the result."""
         error = ""
+        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         try:
-            self._converse(engine, spec)
+            sandbox = self._hand_over(engine, spec, warm)
+            facts["warm"] = "yes" if sandbox is warm else "no"
+            self._follow()
         except SandboxError as problem:
             if not self._cancel.is_set():
                 error = self._explain(problem)
-        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         return self._recorder.result(self._host_evidence(error), facts)
 
-    def _converse(self, engine: Engine, spec: SandboxSpec) -> None:
-        budgets = self._budgets
-        start = Deadline(budgets.start)
-        channel = self.channel = engine.start(spec, self._cancel, start)
-        lease_seconds = spec.expires_at - time.time()
-        hello = encode_program(guest_program()) + boot_frame(spec.limits, lease_seconds)
-        channel.send(hello, start)
-        self._read_until(lambda: self._recorder.hello is not None, start)
-        if not self._recorder.hello or not self._recorder.hello["gvisor"]:
-            raise NotIsolated(
-                f"The runtime “{spec.runtime}” is not gVisor, so nothing was run. An "
-                "administrator should register runsc under this name (docs/setup.md)."
-            )
-        size = sum(len(file.data) for file in self._plan.files) + len(
-            self._request.stdin
-        )
-        upload = Deadline(budgets.transfer + size / _BYTES_PER_SECOND)
-        for frame in job_frames(self._request, self._plan):
+    def _hand_over(
+        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+    ) -> BootedSandbox:
+        """Give the job to the warm sandbox, or else to one that is started for it. Returns
+        the one in which a program has started."""
+        if warm is not None:
+            try:
+                self._give_job(warm, is_warm=True)
+                return warm
+            except ChannelClosed:
+                if self._recorder.started or self._cancel.is_set():
+                    raise
+                _LOG.info("run %s: its warm sandbox was dead", spec.run_id)
+        cold = boot_sandbox(engine, spec, self._cancel, Deadline(self._budgets.start))
+        self._give_job(cold, is_warm=False)
+        return cold
+
+    def _give_job(self, sandbox: BootedSandbox, is_warm: bool) -> None:
+        channel = sandbox.channel
+        self.channels.append(channel)
+        self._reader = sandbox.reader
+        self._recorder = Recorder(self._request, self._feed)
+        self._recorder.take("h", sandbox.hello)
+        size = sum(len(file.data) for file in self._plan.files)
+        size += len(self._request.stdin)
+        upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
+        lease_seconds = self._budgets.lease_seconds(self._request.limits)
+        for frame in job_frames(self._request, self._plan, lease_seconds, is_warm):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
             channel.send(frame, upload)
         self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
-        program = Deadline(self._request.limits.seconds + budgets.overtime)
+
+    def _follow(self) -> None:
+        """From the start of the program to ``done``."""
+        budgets, limits = self._budgets, self._request.limits
+        program = Deadline(limits.seconds + budgets.overtime)
         if not self._read_until(
             lambda: self._recorder.program_over, program, late_is_error=False
         ):
             self._timed_out = True
             return
-        most = self._request.limits.work_mib << 20
-        rest = budgets.collection + budgets.transfer + most / _BYTES_PER_SECOND
+        rest = budgets.collection + budgets.transfer
+        rest += (limits.work_mib << 20) / _BYTES_PER_SECOND
         self._read_until(lambda: self._recorder.done, Deadline(rest))
 
     def _read_until(
@@ -216,7 +241,7 @@ class _Session:
         Raises StartFailed when late_is_error, ChannelClosed at the end of the stream or of
         the farewell of a cancelled run, ProtocolError when the sandbox breaks the rules.
         """
-        channel = self.channel
+        channel = self._channel
         while channel is not None and not reached():
             self._say_farewell(channel)
             if deadline.passed():
@@ -254,10 +279,11 @@ class _Session:
         oom = False
         ended = None
         broken = error or self._timed_out
-        if self.channel is not None and broken:
-            self.channel.kill()
-        if self.channel is not None and (broken or self._recorder.ended_suspiciously):
-            ended = self.channel.ended(Deadline(self._budgets.overtime))
+        channel = self._channel
+        if channel is not None and broken:
+            channel.kill()
+        if channel is not None and (broken or self._recorder.ended_suspiciously):
+            ended = channel.ended(Deadline(self._budgets.overtime))
             oom = bool(ended.oom)
         if ended is not None and ended.untrusted_diagnostics:
             _LOG.warning(

@@ -28,7 +28,11 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
-    command line can be read from outside, and the command line from inside."""
+    command line can be read from outside, and the command line from inside.
+
+    ``preload`` names the modules that its Python launcher imports before the job; none
+    means a cold sandbox.
+    """
 
     image: str
     runtime: str
@@ -37,6 +41,7 @@ class SandboxSpec:
     owner: str
     expires_at: float
     argv: tuple[str, ...]
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

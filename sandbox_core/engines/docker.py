@@ -73,7 +73,12 @@ class DockerEngine:
             LABEL_EXPIRES: str(int(spec.expires_at)),
         }
         config = container_config(
-            spec.image, spec.runtime, spec.argv, spec.limits, labels
+            spec.image,
+            spec.runtime,
+            spec.argv,
+            spec.limits,
+            labels,
+            warm=bool(spec.preload),
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])

@@ -1,0 +1,257 @@
+"""Sandboxes started before they are needed. Each is used once and thrown away.
+
+A pool keeps a few booted sandboxes for every kind that was asked for lately, refills itself
+in the background, and never makes a run wait: it has one, or the run starts cold.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+
+from sandbox_core.boot import BootedSandbox, boot_sandbox
+from sandbox_core.deadline import Deadline
+from sandbox_core.engines.base import CancelToken, Engine, SandboxSpec
+from sandbox_core.errors import SandboxError
+from sandbox_core.models import new_run_id
+
+__all__ = ["PoolSettings", "PoolStats", "WarmPool"]
+
+_pool_log = logging.getLogger("run_code.pool")
+
+# What an idle sandbox with the default modules costs the host (docs/performance.md).
+IDLE_SANDBOX_MIB = 128
+_BOOT_SECONDS = 60.0
+_CHECK_SECONDS = 5.0
+_OLDEST_SECONDS = 1800.0
+_LONGEST_RUN_SECONDS = 4000.0
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_CLOSE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """``size`` sandboxes of each kind; none when 0. ``idle_seconds`` after a kind was last
+    asked for, its sandboxes go. All of them together stay within ``memory_budget_mib``.
+    """
+
+    size: int = 1
+    idle_seconds: float = 900.0
+    memory_budget_mib: int = 512
+    preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
+
+    @property
+    def most(self) -> int:
+        """The largest number of idle sandboxes of all kinds."""
+        return self.memory_budget_mib // IDLE_SANDBOX_MIB if self.size else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """Counters since the start; ``refill_seconds`` is the time of the last refill."""
+
+    hits: int = 0
+    misses: int = 0
+    refills: int = 0
+    failures: int = 0
+    idle: int = 0
+    refill_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Idle:
+    sandbox: BootedSandbox
+    made_at: float
+
+
+class _Shelf:
+    """The idle sandboxes of one kind."""
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        self.spec = spec
+        self.wanted_at = 0.0
+        self.idle: deque[_Idle] = deque()
+
+
+class WarmPool:
+    """Idle sandboxes of one engine. Thread-safe; its own thread starts at the first take."""
+
+    def __init__(self, engine: Engine, settings: PoolSettings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._shelves: dict[SandboxSpec, _Shelf] = {}
+        self._stats = PoolStats()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._cancel = CancelToken()
+        self._thread: threading.Thread | None = None
+        self._pause = 0.0
+        self._next_try = 0.0
+
+    def take(self, spec: SandboxSpec) -> BootedSandbox | None:
+        """A sandbox as this spec asks for, if one is ready; never waits. The next one of
+        its kind is made in the background. The taker has to close it."""
+        kind = self._kind_of(spec)
+        found: BootedSandbox | None = None
+        with self._changed:
+            if self._closed or not self._settings.most:
+                return None
+            shelf = self._shelves.setdefault(kind, _Shelf(kind))
+            shelf.wanted_at = time.monotonic()
+            dead = []
+            while shelf.idle and found is None:
+                candidate = shelf.idle.popleft()
+                if _is_usable(candidate):
+                    found = candidate.sandbox
+                else:
+                    dead.append(candidate)
+            hit = found is not None
+            self._stats = replace(
+                self._stats,
+                hits=self._stats.hits + hit,
+                misses=self._stats.misses + (not hit),
+            )
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="run-code-pool", daemon=True
+                )
+                self._thread.start()
+        for entry in dead:
+            entry.sandbox.channel.close()
+        return found
+
+    def refill(self) -> None:
+        """Called after a run: now is a good time to make what is missing."""
+        with self._changed:
+            self._changed.notify()
+
+    def stats(self) -> PoolStats:
+        """The counters as they are now."""
+        with self._changed:
+            return replace(self._stats, idle=self._count())
+
+    def close(self) -> None:
+        """Throw all idle sandboxes away and take no more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._cancel.cancel()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+        with self._changed:
+            shelves, self._shelves = self._shelves, {}
+        for shelf in shelves.values():
+            for entry in shelf.idle:
+                entry.sandbox.channel.close()
+
+    def _kind_of(self, spec: SandboxSpec) -> SandboxSpec:
+        """What two specs have in common when one sandbox would do for both."""
+        return replace(
+            spec,
+            run_id="",
+            expires_at=0.0,
+            limits=spec.limits.shape(),
+            preload=self._settings.preload,
+        )
+
+    def _count(self) -> int:
+        return sum(len(shelf.idle) for shelf in self._shelves.values())
+
+    # --- the pool's own thread ---------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait(_CHECK_SECONDS)
+                if self._closed:
+                    return
+            self._tidy()
+            spec = self._missing()
+            while spec is not None and self._make(spec):
+                spec = self._missing()
+
+    def _tidy(self) -> None:
+        """Throw away what is dead, old, or of a kind that nobody wants any more."""
+        now = time.monotonic()
+        discarded: list[_Idle] = []
+        with self._changed:
+            for kind, shelf in list(self._shelves.items()):
+                wanted = now - shelf.wanted_at < self._settings.idle_seconds
+                kept = deque(
+                    entry for entry in shelf.idle if wanted and _is_usable(entry)
+                )
+                discarded += [entry for entry in shelf.idle if entry not in kept]
+                shelf.idle = kept
+                if not wanted:
+                    del self._shelves[kind]
+        for entry in discarded:
+            entry.sandbox.channel.close()
+
+    def _missing(self) -> SandboxSpec | None:
+        """The kind to make next: the one asked for last that has too few."""
+        with self._changed:
+            if self._closed or time.monotonic() < self._next_try:
+                return None
+            if self._count() >= self._settings.most:
+                return None
+            lacking = [
+                shelf
+                for shelf in self._shelves.values()
+                if len(shelf.idle) < self._settings.size
+            ]
+            lacking.sort(key=lambda shelf: shelf.wanted_at)
+            return lacking[-1].spec if lacking else None
+
+    def _make(self, kind: SandboxSpec) -> bool:
+        """Boot one and put it on its shelf. False after a failure, which makes us pause."""
+        started = time.monotonic()
+        spec = replace(
+            kind,
+            run_id=f"idle-{new_run_id()}",
+            expires_at=time.time() + _OLDEST_SECONDS + _LONGEST_RUN_SECONDS,
+        )
+        try:
+            sandbox = boot_sandbox(
+                self._engine, spec, self._cancel, Deadline(_BOOT_SECONDS)
+            )
+        except SandboxError as error:
+            self._note_failure(error)
+            return False
+        now = time.monotonic()
+        with self._changed:
+            shelf = self._shelves.get(kind)
+            kept = shelf is not None and not self._closed
+            if shelf is not None and kept:
+                shelf.idle.append(_Idle(sandbox, now))
+            self._pause = 0.0
+            self._stats = replace(
+                self._stats,
+                refills=self._stats.refills + 1,
+                refill_seconds=now - started,
+            )
+        if not kept:
+            sandbox.channel.close()
+        return kept
+
+    def _note_failure(self, error: SandboxError) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
+            self._next_try = time.monotonic() + self._pause
+            self._stats = replace(self._stats, failures=self._stats.failures + 1)
+        _pool_log.warning(
+            "no sandbox could be made ahead, next try in %d s: %s (%s)",
+            self._pause,
+            error,
+            error.detail,
+        )
+
+
+def _is_usable(entry: _Idle) -> bool:
+    """Not too old, and its guest is there: a dead one has an end of stream to read."""
+    if time.monotonic() - entry.made_at > _OLDEST_SECONDS:
+        return False
+    return entry.sandbox.channel.recv(0.0) is None
