@@ -31,6 +31,11 @@ class Backend:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
 
+    def give_up_idle_sandboxes(self) -> None:
+        """What was kept ready here will not be needed any more. May take some seconds."""
+        if isinstance(self.runner, LocalRunner):
+            self.runner.close_pool()
+
 
 def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
@@ -40,7 +45,7 @@ def open_backend(shared: SharedSettings) -> Backend:
         shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
     )
     return Backend(
-        LocalRunner(engine, shared.image, shared.runtime),
+        LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool),
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),

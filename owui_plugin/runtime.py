@@ -81,6 +81,8 @@ class _Runtime:
         queue too, and the threads after them."""
         if self._backend.reaper is not None:
             self._backend.reaper.stop()
+        drain = self._backend.give_up_idle_sandboxes
+        threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
             self._retired = True
         self._end_if_unused()

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.limits import LimitRecord, Limits, limit_records
+from sandbox_core.pool import PoolSettings
 
 __all__ = [
     "LIMIT_OF_VALVE",
@@ -148,6 +149,32 @@ class CommonValves(BaseModel):
         le=10000,
         description="Runs that may wait in each worker process. More are refused.",
     )
+    warm_sandboxes: int = Field(
+        default=1,
+        ge=0,
+        le=32,
+        description=(
+            "Sandboxes kept ready in each worker process, so that a run need not wait for "
+            "its start. Each holds about 110 MB of memory. 0: none."
+        ),
+    )
+    warm_idle_minutes: float = Field(
+        default=15,
+        ge=1,
+        le=1440,
+        description="Minutes after the last run when ready sandboxes are given up.",
+    )
+    warm_memory_mb: int = Field(
+        default=512,
+        ge=128,
+        le=65536,
+        description="Memory that all ready sandboxes may hold together, at 128 MB each.",
+    )
+    warm_modules: str = Field(
+        default="numpy, pandas, matplotlib.pyplot",
+        pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
+        description="Python modules that a ready sandbox has imported; they must be in the image.",
+    )
 
 
 class ActionValves(CommonValves):
@@ -235,6 +262,21 @@ class SharedSettings:
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
+    warm_sandboxes: int
+    warm_idle_minutes: float
+    warm_memory_mb: int
+    warm_modules: str
+
+    @property
+    def pool(self) -> PoolSettings:
+        """What the pool of ready sandboxes is told."""
+        modules = (name.strip() for name in self.warm_modules.split(","))
+        return PoolSettings(
+            size=self.warm_sandboxes,
+            idle_seconds=60 * self.warm_idle_minutes,
+            memory_budget_mib=self.warm_memory_mb,
+            preload=tuple(name for name in modules if name),
+        )
 
     @property
     def key(self) -> tuple[str | float, ...]:

@@ -12,7 +12,7 @@ from sandbox_core.protocol import FrameReader, encode_program, parse_header
 
 __all__ = ["BootedSandbox", "boot_sandbox"]
 
-_POLL_SECONDS = 0.1
+_HELLO_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def _await_hello(
     while not deadline.passed():
         if cancel.is_set():
             raise ChannelClosed("The run was stopped on request.")
-        untrusted_data = channel.recv(min(_POLL_SECONDS, deadline.remaining()))
+        untrusted_data = channel.recv(min(_HELLO_POLL_SECONDS, deadline.remaining()))
         if untrusted_data == b"":
             raise ChannelClosed(
                 "The sandbox ended unexpectedly. Try again; if it stays, tell your "

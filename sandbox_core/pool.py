@@ -23,12 +23,12 @@ _pool_log = logging.getLogger("run_code.pool")
 # What an idle sandbox with the default modules costs the host (docs/performance.md).
 IDLE_SANDBOX_MIB = 128
 _BOOT_SECONDS = 60.0
-_CHECK_SECONDS = 5.0
+_TIDY_SECONDS = 5.0
 _OLDEST_SECONDS = 1800.0
 _LONGEST_RUN_SECONDS = 4000.0
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
-_CLOSE_SECONDS = 20.0
+_POOL_CLOSE_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class WarmPool:
             self._changed.notify()
         self._cancel.cancel()
         if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(_POOL_CLOSE_SECONDS)
         with self._changed:
             shelves, self._shelves = self._shelves, {}
         for shelf in shelves.values():
@@ -164,7 +164,7 @@ class WarmPool:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait(_CHECK_SECONDS)
+                self._changed.wait(_TIDY_SECONDS)
                 if self._closed:
                     return
             self._tidy()

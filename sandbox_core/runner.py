@@ -111,6 +111,10 @@ class LocalRunner:
             self._pool.refill()
         return replace(result, total_seconds=time.monotonic() - started)
 
+    def close_pool(self) -> None:
+        """Throw away the idle sandboxes; runs go on, and start cold from now on."""
+        self._pool.close()
+
     def close(self) -> None:
         """See Runner.close."""
         self._pool.close()

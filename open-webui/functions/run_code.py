@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     e75b8685995afd4c36649ae7ea6dbb178b91946861be83683c4b46767a4c0eee
+#     26d9a2293229a1a7826c6b05b9337bdfeef7b4008eee4a66c1f7c1c474315c5b
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -27,17 +27,19 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
 #     owui_plugin/transcripts.py              Terminal transcripts: blocks that hold prompts, commands and output.
 #     owui_plugin/blocks.py                   The code blocks of a message, and which of them can run.
-#     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
-#     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
-#     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
 #     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher: what runs inside the sandbox.
 #     sandbox_core/guest_program.py           The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules.
+#     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
 #     sandbox_core/protocol.py                The host's side of the frames between host and guest.
 #     sandbox_core/job.py                     What the guest is told: the boot frame, and the frames of one job.
+#     sandbox_core/boot.py                    From nothing to a guest that waits for its job: what cold runs and the pool both do first.
+#     sandbox_core/pool.py                    Sandboxes started before they are needed.
+#     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+#     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
 #     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
 #     sandbox_core/doctor.py                  Looks at a host and proves by running things that sandboxes work on it.
@@ -247,6 +249,12 @@ class Limits:
     def tmpfs_mib(self) -> int:
         """Size of all tmpfs folders together, in MiB."""
         return self.work_mib + self.tmp_mib + self.shm_mib
+
+    def shape(self) -> Self:
+        """These limits with all at their defaults that a container is not made for."""
+        shaping = ("memory_mib", "cpus", "processes", "open_files")
+        names = (*shaping, "work_mib", "tmp_mib", "shm_mib")
+        return type(self)(**{name: getattr(self, name) for name in names})
 
     def lowered(self, **wanted: float) -> Self:
         """These limits with each wanted one that is lower; a higher one changes nothing."""
@@ -1591,338 +1599,6 @@ def _record_end(text: str, position: int) -> int:
 
 # ===== end owui_plugin/blocks.py =====
 
-# ===== begin owui_plugin/settings.py =====
-
-"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
-
-A valve is checked by pydantic when an administrator saves it. A variable of the environment
-is checked when it is used: an error while the plugin loads would make Open WebUI switch the
-plugin off, and nobody would read why.
-"""
-
-
-_ENVIRONMENT_PREFIX = "RUN_CODE_"
-# Open WebUI itself reads this one, to sort the buttons; we never see its use.
-# The service and whoever deploys it know these by names of their own.
-_OWN_VARIABLES = {
-    "codebox_url": "CODEBOX_API_URL",
-    "codebox_secret": "CODEBOX_SECRET",
-    "codebox_timeout": "CODEBOX_TIMEOUT",
-}
-_SHORTEST_SECRET = 32
-_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
-
-_settings_log = logging.getLogger("run_code.settings")
-_limit_by_name = {record.name: record for record in limit_records()}
-_names_warned_about: set[str] = set()
-
-
-class SettingsError(InvalidRequest):
-    """A variable of the environment has a value that its setting does not allow."""
-
-
-def _limit_valve(limit: str) -> Any:
-    """A valve for the limit of this name, with the limit's own default, range and words."""
-    record = _limit_by_name[limit]
-    return Field(
-        default=record.default,
-        ge=record.low,
-        le=record.high,
-        description=_limit_description(record),
-        json_schema_extra={"limit": limit},
-    )
-
-
-def _limit_description(record: LimitRecord) -> str:
-    unit = f" {record.unit}" if record.unit else ""
-    text = record.text[0].upper() + record.text[1:]
-    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
-
-
-class CommonValves(BaseModel):
-    """The valves of both plugins: where code runs, what a run may use, how many may run."""
-
-    model_config = ConfigDict(str_strip_whitespace=True)
-
-    backend: Literal["auto", "codebox", "docker"] = Field(
-        default="auto",
-        description=(
-            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
-            "its address is set."
-        ),
-    )
-    codebox_url: str = Field(
-        default="",
-        pattern=r"^$|^https?://\S+$",
-        description="Address of the codebox service, such as `http://codebox:8000`.",
-    )
-    codebox_secret: str = Field(
-        default="",
-        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
-        json_schema_extra={"input": {"type": "password"}},
-    )
-    codebox_timeout: float = Field(
-        default=30,
-        ge=5,
-        le=600,
-        description="Seconds without a sign of life from codebox, after which a run is lost.",
-    )
-    docker_host: str = Field(
-        default="",
-        pattern=r"^$|^[a-z+]+://\S+$",
-        description=(
-            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
-            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
-        ),
-    )
-    runtime: str = Field(
-        default="runsc",
-        min_length=1,
-        description="Name of the gVisor runtime in the Docker Engine.",
-    )
-    image: str = Field(
-        default="run-code-python:latest",
-        min_length=1,
-        description="Image of the sandboxes. It must have `python3`.",
-    )
-    pull_missing_image: bool = Field(
-        default=False,
-        description="Pull the image when it is missing. The first run then waits for it.",
-    )
-    timeout_seconds: float = _limit_valve("seconds")
-    memory_mb: int = _limit_valve("memory_mib")
-    cpus: float = _limit_valve("cpus")
-    processes: int = _limit_valve("processes")
-    open_files: int = _limit_valve("open_files")
-    work_folder_mb: int = _limit_valve("work_mib")
-    tmp_mb: int = _limit_valve("tmp_mib")
-    shm_mb: int = _limit_valve("shm_mib")
-    output_kept_kb: int = _limit_valve("kept_output_kib")
-    output_limit_mb: int = _limit_valve("output_mib")
-    max_files: int = _limit_valve("files")
-    max_file_mb: int = _limit_valve("file_mib")
-    max_concurrent_runs: int = Field(
-        default=4,
-        ge=1,
-        le=256,
-        description="Runs at one time in each worker process of Open WebUI. Others wait.",
-    )
-    max_concurrent_runs_per_user: int = Field(
-        default=2,
-        ge=1,
-        le=256,
-        description="Runs of one user at one time in each worker process.",
-    )
-    max_waiting_runs: int = Field(
-        default=50,
-        ge=0,
-        le=10000,
-        description="Runs that may wait in each worker process. More are refused.",
-    )
-
-
-class ActionValves(CommonValves):
-    """The valves of the Run code button."""
-
-    shown_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description=(
-            "Output put under the answer, in KiB: its start and its end. The model reads it "
-            "too, in each later turn."
-        ),
-    )
-    priority: int = Field(
-        default=0,
-        description="Place of the button among others: lower comes first.",
-    )
-
-
-class ToolValves(CommonValves):
-    """The valves of the run_code tool."""
-
-    model_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description="Output given to the model, in KiB: its start and its end.",
-    )
-
-
-class EveryValve(ActionValves, ToolValves):
-    """All valves of both plugins: what the environment may set, and what the docs list."""
-
-
-class PersonalValves(BaseModel):
-    """The valves that every user has: a person may lower a limit, and never raise one."""
-
-    timeout_seconds: float = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["seconds"].high,
-        description="Your own time limit in seconds; 0: the administrator's.",
-    )
-    memory_mb: int = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["memory_mib"].high,
-        description="Your own memory limit in MiB; 0: the administrator's.",
-    )
-
-    @field_validator("timeout_seconds")
-    @classmethod
-    def _check_timeout(cls, value: float) -> float:
-        return _zero_or_allowed(value, _limit_by_name["seconds"])
-
-    @field_validator("memory_mb")
-    @classmethod
-    def _check_memory(cls, value: int) -> int:
-        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
-
-
-def _zero_or_allowed(value: float, record: LimitRecord) -> float:
-    if value and value < record.low:
-        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class SharedSettings:
-    """What shapes the one runtime of the process: its backend and its queues.
-
-    ``codebox_url`` is empty when runs go to the Docker Engine.
-
-    Two plugins with equal ``key`` may share a runtime.
-    """
-
-    codebox_url: str
-    codebox_secret: str = field(repr=False)
-    codebox_timeout: float
-    docker_host: str
-    runtime: str
-    image: str
-    pull_missing_image: bool
-    max_concurrent_runs: int
-    max_concurrent_runs_per_user: int
-    max_waiting_runs: int
-
-    @property
-    def key(self) -> tuple[str | float, ...]:
-        """These settings as plain values, equal in every copy of this module."""
-        return astuple(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings in force for one call: plain, checked, and hashable.
-
-    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
-    """
-
-    shared: SharedSettings
-    limits: Limits
-    shown_output_kb: int
-    model_output_kb: int
-
-
-def resolve_settings(
-    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
-) -> Settings:
-    """The settings in force; called by both plugins at the start of each call.
-
-    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
-    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
-    the variable, its value and what is allowed, when a variable cannot be used.
-    """
-    _warn_of_unknown_names(environ)
-    values = EveryValve(**valves.model_dump()).model_dump()
-    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
-        if text := environ.get(environment_name(name), "").strip():
-            values[name] = _environment_value(name, text)
-    _choose_backend(values)
-    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
-    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
-    return Settings(
-        shared=SharedSettings(
-            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
-        ),
-        limits=limits.lowered(
-            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
-        ),
-        shown_output_kb=values["shown_output_kb"],
-        model_output_kb=values["model_output_kb"],
-    )
-
-
-def _choose_backend(values: dict[str, Any]) -> None:
-    """Leave the service's address only if runs go there."""
-    if values["backend"] == "docker":
-        values["codebox_url"] = ""
-    if values["backend"] == "codebox" and not values["codebox_url"]:
-        raise SettingsError(
-            "The code service has no address. Ask your administrator to set codebox_url "
-            "(CODEBOX_API_URL)."
-        )
-    secret = values["codebox_secret"].encode("utf-8")
-    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
-        raise SettingsError(
-            "The code service has no secret of 32 characters or more. Ask your "
-            "administrator to set codebox_secret (CODEBOX_SECRET)."
-        )
-
-
-def environment_name(valve: str) -> str:
-    """The variable that overrides a valve; empty when none does."""
-    if valve in _NOT_FROM_ENVIRONMENT:
-        return ""
-    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
-
-
-def describe_allowed(valve: str) -> str:
-    """In words, what values a valve takes: for errors and for the docs."""
-    schema = _SCHEMAS[valve]
-    if schema["type"] == "boolean":
-        return "true or false"
-    if "enum" in schema:
-        return ", ".join(schema["enum"])
-    if schema["type"] == "string":
-        return "an address with a scheme" if "pattern" in schema else "text"
-    kind = "a whole number" if schema["type"] == "integer" else "a number"
-    if "minimum" not in schema:
-        return kind
-    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
-
-
-def _environment_value(name: str, text: str) -> Any:
-    try:
-        return getattr(EveryValve.model_validate({name: text}), name)
-    except ValidationError as error:
-        # A text may be an address, which has no place in a chat; a number is no secret.
-        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
-        raise SettingsError(
-            f"The environment variable {environment_name(name)} must be "
-            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
-            detail=str(error),
-        ) from None
-
-
-def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
-    known = {environment_name(name) for name in EveryValve.model_fields}
-    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
-    for name in sorted(ours - known - _names_warned_about):
-        _names_warned_about.add(name)
-        _settings_log.warning("The environment variable %s is no setting here.", name)
-
-
-_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
-# Each valve that sets a limit, with the limit's name.
-LIMIT_OF_VALVE: dict[str, str] = {
-    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
-}
-
-# ===== end owui_plugin/settings.py =====
-
 # ===== begin sandbox_core/deadline.py =====
 
 """A point on the monotonic clock by which something must have happened."""
@@ -2027,7 +1703,11 @@ moves bytes, kills, and lists what is left over. Its own vendor's errors are map
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
-    command line can be read from outside, and the command line from inside."""
+    command line can be read from outside, and the command line from inside.
+
+    ``preload`` names the modules that its Python launcher imports before the job; none
+    means a cold sandbox.
+    """
 
     image: str
     runtime: str
@@ -2036,6 +1716,7 @@ class SandboxSpec:
     owner: str
     expires_at: float
     argv: tuple[str, ...]
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -2147,280 +1828,6 @@ class Engine(Protocol):
 
 # ===== end sandbox_core/engines/base.py =====
 
-# ===== begin sandbox_core/archive.py =====
-
-"""Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
-
-Names from a request are checked before anything starts; names and sizes from a sandbox are
-untrusted, and file contents go to unlinked temporary files, never whole into memory.
-"""
-
-
-_LONGEST_PART = 255
-_NO_ROOM = "there was no room for it on the server"
-_DEEPEST = 20
-_IN_MEMORY = 1 << 16
-_PAGE = 4096
-_LARGEST_STDIN_MIB = 16
-_LONGEST_NAME = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class InputPlan:
-    """All files of a request, its programs last, and the name of each step's program."""
-
-    files: tuple[InputFile, ...]
-    step_names: tuple[str, ...]
-
-
-def plan_files(request: RunRequest) -> InputPlan:
-    """Check the names and sizes of a request's files, and name its programs.
-
-    Raises InvalidRequest for an unsafe or repeated name, an unknown language, more than the
-    work folder holds, or more than 16 MiB of stdin.
-    """
-    taken: set[str] = set()
-    for file in request.files:
-        _check_input_name(file.name)
-        if file.name in taken:
-            raise InvalidRequest(f"There are two files with the name “{file.name}”.")
-        taken.add(file.name)
-    _check_folders(taken)
-    programs = []
-    for step in request.steps:
-        name = _free_name(language_named(step.language).file_for(step.code), taken)
-        taken.add(name)
-        programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
-    files = (*request.files, *programs)
-    _check_sizes(files, request)
-    return InputPlan(files, tuple(program.name for program in programs))
-
-
-def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
-    # The folder gives out whole pages.
-    needed = sum(-(-len(file.data) // _PAGE) * _PAGE for file in files)
-    if needed > request.limits.work_mib * MIB:
-        raise InvalidRequest(
-            f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
-            f"{request.limits.work_mib} MB. Leave some out."
-        )
-    if len(request.stdin) > _LARGEST_STDIN_MIB * MIB:
-        raise InvalidRequest(
-            f"The input of a program (stdin) may have {_LARGEST_STDIN_MIB} MB at most. Give "
-            "it a file instead."
-        )
-
-
-def _check_input_name(name: str) -> None:
-    parts = name.split("/")
-    bad = (
-        not name
-        or "\0" in name
-        or len(parts) > _DEEPEST
-        or any(part in ("", ".", "..") for part in parts)
-        or any(
-            len(part.encode("utf-8", "surrogatepass")) > _LONGEST_PART for part in parts
-        )
-        or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
-    )
-    if bad:
-        raise InvalidRequest(
-            f"“{name[:80]}” cannot be the name of a file in the work folder."
-        )
-
-
-def _check_folders(names: set[str]) -> None:
-    for name in names:
-        for parent in PurePosixPath(name).parents:
-            if str(parent) in names:
-                raise InvalidRequest(f"“{parent}” cannot be both a file and a folder.")
-
-
-def _free_name(wanted: str, taken: set[str]) -> str:
-    """The wanted name, or the first of name_2, name_3, … that no file or folder has."""
-    first_parts = {name.partition("/")[0] for name in taken}
-    stem, dot, suffix = wanted.partition(".")
-    candidate, number = wanted, 1
-    while candidate in taken or candidate in first_parts:
-        number += 1
-        candidate = f"{stem}_{number}{dot}{suffix}"
-    return candidate
-
-
-def safe_output_name(untrusted_name: str) -> str:
-    """A relative name whose parts are no path tricks; it may still need escaping to show."""
-    name = untrusted_name[:_LONGEST_NAME].encode("utf-8", "replace").decode()
-    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
-    return "/".join(parts).replace("\0", "�") or "unnamed"
-
-
-class FileReceiver:
-    """Takes f, d and q frames and keeps each file in an unlinked temporary file.
-
-    The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
-    for which this host has no room is lost, and the run goes on.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._files: list[OutputFile] = []
-        self._current: OutputFile | None = None
-        self._current_is_lost = False
-        self._total = 0
-        self._lost: list[SkippedFile] = []
-        self._names: set[str] = set()
-
-    def begin(self, untrusted_name: str) -> None:
-        """A file starts. Raises ProtocolError when there are too many, or one is open."""
-        count = len(self._files) + len(self._lost)
-        if self._current is not None or count >= self._limits.files:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "file out of turn"
-            )
-        name = safe_output_name(untrusted_name)
-        if name in self._names:  # two that were not valid UTF-8 have become the same
-            name = _free_name(name, self._names)
-        self._names.add(name)
-        content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
-        self._current = OutputFile(name, 0, content)
-        self._current_is_lost = False
-
-    def data(self, untrusted_data: bytes) -> None:
-        """Bytes of the open file. Raises ProtocolError above the size limits."""
-        file = self._current
-        if file is None:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "data without a file"
-            )
-        size = file.size + len(untrusted_data)
-        self._total += len(untrusted_data)
-        if (
-            size > self._limits.file_mib * MIB
-            or self._total > self._limits.work_mib * MIB
-        ):
-            raise ProtocolError("The sandbox sent a broken message.", "file too large")
-        self._current = replace(file, size=size)
-        if not self._current_is_lost:
-            self._try_to_keep(file.content.write, untrusted_data)
-
-    def end(self) -> None:
-        """The open file is complete. Raises ProtocolError when none is open."""
-        if self._current is None:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "end without a file"
-            )
-        file, self._current = self._current, None
-        if not self._current_is_lost:
-            self._try_to_keep(file.content.seek, 0)
-        if self._current_is_lost:
-            self._lost.append(SkippedFile(file.name, _NO_ROOM))
-        else:
-            self._files.append(file)
-
-    def _try_to_keep(self, action: Callable[[Any], object], argument: object) -> None:
-        try:
-            action(argument)
-        except OSError:
-            self._current_is_lost = True
-
-    def lost_files(self) -> tuple[SkippedFile, ...]:
-        """Whole files that could not be kept."""
-        return tuple(self._lost)
-
-    def complete_files(self) -> tuple[OutputFile, ...]:
-        """All whole files, sorted by name; an unfinished one is dropped."""
-        if self._current is not None:
-            self._current.content.close()
-            self._current = None
-        return tuple(sorted(self._files, key=lambda file: file.name))
-
-
-# ===== end sandbox_core/archive.py =====
-
-# ===== begin sandbox_core/event_feed.py =====
-
-"""Events on their way from a run to whoever watches it, who may be slow or asleep."""
-
-
-_feed_log = logging.getLogger("run_code.event_feed")
-_CAP_CHARACTERS = 1 << 18
-_CLOSE_SECONDS = 2.0
-
-
-class EventFeed:
-    """Calls ``on_event`` in a thread of its own; putting never waits for it.
-
-    Texts of one stream that wait are merged. While more than 256 Ki characters wait, further
-    text is dropped: the result holds it, the watcher only wants to see something move. One
-    that raises is told no more.
-    """
-
-    def __init__(self, on_event: OnEvent | None) -> None:
-        self._on_event = on_event
-        self._waiting: deque[RunEvent] = deque()
-        self._characters = 0
-        self._closed = False
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-
-    def put(self, event: RunEvent) -> None:
-        """Hand over an event. Never blocks."""
-        if self._on_event is None:
-            return
-        with self._changed:
-            if self._characters + len(event.text) > _CAP_CHARACTERS:
-                return
-            self._characters += len(event.text)
-            last = self._waiting[-1] if self._waiting else None
-            if (
-                last
-                and event.kind == last.kind == "text"
-                and event.stream == last.stream
-            ):
-                self._waiting.pop()
-                merged = last.text + event.text
-                event = RunEvent("text", event.step, event.stream, merged)
-            self._waiting.append(event)
-            self._changed.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._deliver, name="run-code-events", daemon=True
-            )
-            self._thread.start()
-
-    def close(self) -> None:
-        """Let the watcher have what waits, for at most two seconds."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
-        with self._changed:
-            self._waiting.clear()
-
-    def _deliver(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
-                if not self._waiting:
-                    return
-                event = self._waiting.popleft()
-                self._characters -= len(event.text)
-            if self._on_event is not None and not self._tell(self._on_event, event):
-                return
-
-    def _tell(self, on_event: OnEvent, event: RunEvent) -> bool:
-        try:
-            on_event(event)
-        except Exception:
-            _feed_log.exception("whoever watched a run failed, and sees no more of it")
-            self._on_event = None
-        return self._on_event is not None
-
-
-# ===== end sandbox_core/event_feed.py =====
-
 # ===== begin sandbox_core/payload.py =====
 
 """The texts of the guest's modules and of the launcher: what runs inside the sandbox.
@@ -2429,7 +1836,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+e75b8685995a"
+BUILD_ID = "0.1.0+26d9a2293229"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -2482,9 +1889,11 @@ def read_frames(descriptor):
 
 
 def unpack(source, sink, boot):
-    """Place the files of F and D frames; answer one frame: t and the file system's time."""
+    """Make the home folder (answer: r), place the files of F and D frames (answer: t and the
+    file system's time); ! and the reason when that fails."""
     try:
         prepare_home(boot)
+        write_all(sink, frame_of(b"r", b""))
         place_files(source)
         write_all(sink, frame_of(b"t", b"%d" % file_system_time()))
     except OSError as error:
@@ -2789,8 +2198,32 @@ class Helper:
         os.close(self.source)
 
 
-def start_program(boot, argv, env, release=None):
-    """Start argv as the program's user. ``release``: a descriptor to pass on to it."""
+class Launcher:
+    """A Python launcher, waiting for its release; ``ready`` tells that it has preloaded."""
+
+    def __init__(self, boot, preload=()):
+        receive, self.release_end = os.pipe()
+        self.ready, ready_end = os.pipe()
+        argv = ["python3", "-c", boot["launcher"], str(RELEASE_DESCRIPTOR), *preload]
+        self.program = start_program(boot, argv, {}, (receive, ready_end))
+        os.close(receive)
+        os.close(ready_end)
+
+    def release(self, step, value_path):
+        """Let it run the program of a step; gives the Program."""
+        fields = ["path=" + step["path"], "value=" + value_path]
+        fields += [f"env={name}={value}" for name, value in step["env"].items()]
+        os.write(self.release_end, "\0".join([*fields, "", ""]).encode())
+        self.close()
+        return self.program
+
+    def close(self):
+        os.close(self.release_end)
+        os.close(self.ready)
+
+
+def start_program(boot, argv, env, extra=()):
+    """Start argv as the program's user. ``extra`` descriptors become 200, 201, … in it."""
     os.seteuid(boot["uid"])  # only the owner of a pipe may open it again as /dev/stdout
     try:
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
@@ -2801,8 +2234,8 @@ def start_program(boot, argv, env, release=None):
         try:
             for number, end in enumerate((stdin[0], stdout[1], stderr[1])):
                 os.dup2(end, number)
-            if release is not None:
-                os.dup2(release, RELEASE_DESCRIPTOR)
+            for number, end in enumerate(extra, RELEASE_DESCRIPTOR):
+                os.dup2(end, number)
             os.setsid()
             for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
                 _signal.signal(number, _signal.SIG_DFL)
@@ -2949,7 +2382,7 @@ import time
 
 from sandbox_core.guest_files import collect, unpack
 from sandbox_core.guest_process import (
-    RELEASE_DESCRIPTOR,
+    Launcher,
     count_tasks,
     describe_kernel,
     forbid_user_namespaces,
@@ -2977,6 +2410,7 @@ FULL_SECONDS = (
     2.0  # so long at the process limit means: a fork bomb, not a busy program
 )
 COLLECT_SECONDS = 3.0
+IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 FLAGS = (
     "cancelled",
@@ -2999,7 +2433,8 @@ class Guest:
         self.input_data = []
         self.program = None
         self.helper = None
-        self.warm = None  # (Program, release descriptor) of a waiting launcher
+        self.launcher = None  # one that was started before the job
+        self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
         self.started_at = None
@@ -3018,10 +2453,10 @@ class Guest:
         forbid_user_namespaces()
         self.helper = start_helper(self.boot, self.unpack_work)
         if self.boot["preload"]:
-            self.warm = self.start_launcher(self.boot["preload"])
+            self.warm_up()
         self.wire.send(b"h", json_text(describe_kernel()))
         while self.job is None:
-            self.turn()
+            self.turn(IDLE_SECONDS)
         try:
             placed_at = self.await_unpacked()
             self.run_steps()
@@ -3029,6 +2464,15 @@ class Guest:
         except OSError as error:
             self.wire.send(b"!", json_text({"reason": str(error)}))
         self.finish()
+
+    def warm_up(self):
+        """Start a launcher and wait until its modules are imported, or it has died."""
+        while not self.helper.received:  # the home folder, which the modules look into
+            self.turn()
+        self.launcher = Launcher(self.boot, self.boot["preload"])
+        self.ready = self.launcher.ready
+        while self.ready is not None:
+            self.turn()
 
     # --- the poll loop -----------------------------------------------------------------
 
@@ -3052,6 +2496,8 @@ class Guest:
         """(descriptor, event) for all that this turn should wake up for."""
         helper, program, unsent = self.helper, self.program, self.wire.sender.unsent
         yield self.wake, select.POLLIN
+        if self.ready is not None:
+            yield self.ready, select.POLLIN
         if helper is None or helper.input.unsent < INPUT_BACKLOG:
             yield 0, select.POLLIN
         if unsent:
@@ -3077,6 +2523,8 @@ class Guest:
             self.accept_frames()
         elif descriptor == self.wake:
             os.read(self.wake, 4096)
+        elif descriptor == self.ready:
+            self.ready = None
         elif helper is not None and descriptor == helper.source:
             helper.read()
         elif helper is not None and descriptor == helper.input.descriptor:
@@ -3098,6 +2546,7 @@ class Guest:
                 self.lease_end = time.monotonic() + self.boot["lease_seconds"]
             elif kind == b"G":
                 self.job = literal(payload)
+                self.lease_end = time.monotonic() + self.job["lease_seconds"]
             elif kind == b"I":
                 self.input_data.append(payload)
             else:
@@ -3192,15 +2641,17 @@ class Guest:
             self.turn()
         helper.close()
         self.helper = None
-        kind, payload = take_frame(helper.received) or (
-            b"!",
-            b"the unpacker was killed",
-        )
+        frame = last = take_frame(helper.received)
+        while frame is not None:
+            frame, last = take_frame(helper.received), frame
+        kind, payload = last or (b"!", b"the unpacker was killed")
         if kind != b"t":
             raise OSError("The files could not be placed: " + payload.decode())
         return int(payload)
 
     def run_steps(self):
+        if self.launcher is not None and not self.job["steps"][0]["warm"]:
+            self.dismiss_launcher()
         self.used_before = memory_now(self.boot["folders"])[1]
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
@@ -3238,29 +2689,16 @@ class Guest:
     def start_step(self, step):
         if not step["launched"]:
             return start_program(self.boot, step["argv"], step["env"])
-        if self.warm is None or not step["warm"]:
-            self.warm = self.start_launcher([])
-        program, release = self.warm
-        self.warm = None
-        fields = ["path=" + step["path"], "value=" + self.job["value_path"]]
-        fields += [f"env={name}={value}" for name, value in step["env"].items()]
-        os.write(release, "\0".join([*fields, "", ""]).encode())
-        os.close(release)
-        return program
+        launcher = self.launcher or Launcher(self.boot)
+        self.launcher = None
+        return launcher.release(step, self.job["value_path"])
 
-    def start_launcher(self, preload):
-        """Start the Python launcher; it waits for fields on its release descriptor."""
-        receive, release = os.pipe()
-        argv = [
-            "python3",
-            "-c",
-            self.boot["launcher"],
-            str(RELEASE_DESCRIPTOR),
-            *preload,
-        ]
-        program = start_program(self.boot, argv, {}, release=receive)
-        os.close(receive)
-        return program, release
+    def dismiss_launcher(self):
+        """The first step cannot have the warm launcher: nothing of it shall be in its way."""
+        self.launcher.close()
+        self.launcher.program.close()
+        self.launcher = None
+        self.bury_all()
 
     def drain_outputs(self):
         """All writers are dead, so an empty pipe stays empty. Do not wait for its end: a
@@ -3433,7 +2871,8 @@ LAUNCHER_SOURCE = r'''"""Starts one Python program as a real ``__main__``, from 
 
 The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
 user, in the work folder, with the program's own environment and pipes. The modules named are
-imported first; none means cold. Then the launcher waits on RELEASE_FD for the release: fields
+imported first, and a byte on descriptor RELEASE_FD + 1 tells that they are; none means cold.
+Then the launcher waits on RELEASE_FD for the release: fields
 ``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
 arguments, nor environment variables can hold a NUL, so nothing is quoted.
 
@@ -3702,6 +3141,8 @@ if __name__ == "__main__":
     namespace = new_main()
     if sys.argv[2:]:
         preload(sys.argv[2:])
+        os.write(int(sys.argv[1]) + 1, b"r")
+        os.close(int(sys.argv[1]) + 1)
     release = receive(int(sys.argv[1]))
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
@@ -3757,6 +3198,196 @@ def guest_program() -> str:
 
 # ===== end sandbox_core/guest_program.py =====
 
+# ===== begin sandbox_core/archive.py =====
+
+"""Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
+
+Names from a request are checked before anything starts; names and sizes from a sandbox are
+untrusted, and file contents go to unlinked temporary files, never whole into memory.
+"""
+
+
+_LONGEST_PART = 255
+_NO_ROOM = "there was no room for it on the server"
+_DEEPEST = 20
+_IN_MEMORY = 1 << 16
+_PAGE = 4096
+_LARGEST_STDIN_MIB = 16
+_LONGEST_NAME = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """All files of a request, its programs last, and the name of each step's program."""
+
+    files: tuple[InputFile, ...]
+    step_names: tuple[str, ...]
+
+
+def plan_files(request: RunRequest) -> InputPlan:
+    """Check the names and sizes of a request's files, and name its programs.
+
+    Raises InvalidRequest for an unsafe or repeated name, an unknown language, more than the
+    work folder holds, or more than 16 MiB of stdin.
+    """
+    taken: set[str] = set()
+    for file in request.files:
+        _check_input_name(file.name)
+        if file.name in taken:
+            raise InvalidRequest(f"There are two files with the name “{file.name}”.")
+        taken.add(file.name)
+    _check_folders(taken)
+    programs = []
+    for step in request.steps:
+        name = _free_name(language_named(step.language).file_for(step.code), taken)
+        taken.add(name)
+        programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
+    files = (*request.files, *programs)
+    _check_sizes(files, request)
+    return InputPlan(files, tuple(program.name for program in programs))
+
+
+def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
+    # The folder gives out whole pages.
+    needed = sum(-(-len(file.data) // _PAGE) * _PAGE for file in files)
+    if needed > request.limits.work_mib * MIB:
+        raise InvalidRequest(
+            f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
+            f"{request.limits.work_mib} MB. Leave some out."
+        )
+    if len(request.stdin) > _LARGEST_STDIN_MIB * MIB:
+        raise InvalidRequest(
+            f"The input of a program (stdin) may have {_LARGEST_STDIN_MIB} MB at most. Give "
+            "it a file instead."
+        )
+
+
+def _check_input_name(name: str) -> None:
+    parts = name.split("/")
+    bad = (
+        not name
+        or "\0" in name
+        or len(parts) > _DEEPEST
+        or any(part in ("", ".", "..") for part in parts)
+        or any(
+            len(part.encode("utf-8", "surrogatepass")) > _LONGEST_PART for part in parts
+        )
+        or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
+    )
+    if bad:
+        raise InvalidRequest(
+            f"“{name[:80]}” cannot be the name of a file in the work folder."
+        )
+
+
+def _check_folders(names: set[str]) -> None:
+    for name in names:
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in names:
+                raise InvalidRequest(f"“{parent}” cannot be both a file and a folder.")
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    """The wanted name, or the first of name_2, name_3, … that no file or folder has."""
+    first_parts = {name.partition("/")[0] for name in taken}
+    stem, dot, suffix = wanted.partition(".")
+    candidate, number = wanted, 1
+    while candidate in taken or candidate in first_parts:
+        number += 1
+        candidate = f"{stem}_{number}{dot}{suffix}"
+    return candidate
+
+
+def safe_output_name(untrusted_name: str) -> str:
+    """A relative name whose parts are no path tricks; it may still need escaping to show."""
+    name = untrusted_name[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+    return "/".join(parts).replace("\0", "�") or "unnamed"
+
+
+class FileReceiver:
+    """Takes f, d and q frames and keeps each file in an unlinked temporary file.
+
+    The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
+    for which this host has no room is lost, and the run goes on.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files: list[OutputFile] = []
+        self._current: OutputFile | None = None
+        self._current_is_lost = False
+        self._total = 0
+        self._lost: list[SkippedFile] = []
+        self._names: set[str] = set()
+
+    def begin(self, untrusted_name: str) -> None:
+        """A file starts. Raises ProtocolError when there are too many, or one is open."""
+        count = len(self._files) + len(self._lost)
+        if self._current is not None or count >= self._limits.files:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "file out of turn"
+            )
+        name = safe_output_name(untrusted_name)
+        if name in self._names:  # two that were not valid UTF-8 have become the same
+            name = _free_name(name, self._names)
+        self._names.add(name)
+        content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
+        self._current = OutputFile(name, 0, content)
+        self._current_is_lost = False
+
+    def data(self, untrusted_data: bytes) -> None:
+        """Bytes of the open file. Raises ProtocolError above the size limits."""
+        file = self._current
+        if file is None:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "data without a file"
+            )
+        size = file.size + len(untrusted_data)
+        self._total += len(untrusted_data)
+        if (
+            size > self._limits.file_mib * MIB
+            or self._total > self._limits.work_mib * MIB
+        ):
+            raise ProtocolError("The sandbox sent a broken message.", "file too large")
+        self._current = replace(file, size=size)
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.write, untrusted_data)
+
+    def end(self) -> None:
+        """The open file is complete. Raises ProtocolError when none is open."""
+        if self._current is None:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "end without a file"
+            )
+        file, self._current = self._current, None
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.seek, 0)
+        if self._current_is_lost:
+            self._lost.append(SkippedFile(file.name, _NO_ROOM))
+        else:
+            self._files.append(file)
+
+    def _try_to_keep(self, action: Callable[[Any], object], argument: object) -> None:
+        try:
+            action(argument)
+        except OSError:
+            self._current_is_lost = True
+
+    def lost_files(self) -> tuple[SkippedFile, ...]:
+        """Whole files that could not be kept."""
+        return tuple(self._lost)
+
+    def complete_files(self) -> tuple[OutputFile, ...]:
+        """All whole files, sorted by name; an unfinished one is dropped."""
+        if self._current is not None:
+            self._current.content.close()
+            self._current = None
+        return tuple(sorted(self._files, key=lambda file: file.name))
+
+
+# ===== end sandbox_core/archive.py =====
+
 # ===== begin sandbox_core/hardening.py =====
 
 """The one place that decides what a sandbox container may do.
@@ -3773,10 +3404,12 @@ GUEST_UID = 1000
 RESERVE_MIB = 128
 
 _GUEST_MIB = 64
+# Preloaded modules are not the program's memory: numpy, pandas and matplotlib take 100 MB.
+WARM_MIB = 160
 _PIDS = 4096
 
 
-def container_memory_bytes(limits: Limits) -> int:
+def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
     """The container's memory limit: the second wall behind the guest's own watch.
 
     gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
@@ -3784,6 +3417,8 @@ def container_memory_bytes(limits: Limits) -> int:
     needs to act before the kernel does.
     """
     mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
+    if warm:
+        mib += WARM_MIB
     return mib * MIB
 
 
@@ -3793,9 +3428,10 @@ def container_config(
     argv: tuple[str, ...],
     limits: Limits,
     labels: dict[str, str],
+    warm: bool = False,
 ) -> dict[str, Any]:
-    """The whole configuration of one sandbox container."""
-    memory = container_memory_bytes(limits)
+    """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
+    memory = container_memory_bytes(limits, warm)
     return {
         "Image": image,
         # The image's own entry point is not ours to trust: the guest is the first process.
@@ -3953,18 +3589,17 @@ class FrameReader:
         Raises ProtocolError at an unknown kind or an oversized length, as soon as its five
         header bytes are there.
         """
-        self._received += untrusted_data
-        start = 0
-        while len(self._received) - start >= 5:
-            kind = self._received[start : start + 1]
-            length = int.from_bytes(self._received[start + 1 : start + 5], "big")
-            _check_frame(bytes(kind), length)
-            end = start + 5 + length
-            if len(self._received) < end:
+        received = self._received
+        received += untrusted_data
+        while len(received) >= 5:
+            kind, length = bytes(received[:1]), int.from_bytes(received[1:5], "big")
+            _check_frame(kind, length)
+            end = 5 + length
+            if len(received) < end:
                 break
-            yield kind.decode("ascii"), bytes(self._received[start + 5 : end])
-            start = end
-        del self._received[:start]
+            payload = bytes(received[5:end])
+            del received[:end]  # before the yield: the caller may leave the loop there
+            yield kind.decode("ascii"), payload
 
 
 def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
@@ -3989,6 +3624,7 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 """What the guest is told: the boot frame, and the frames of one job."""
 
 
+_MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
@@ -4045,8 +3681,14 @@ def _environment(limits: Limits) -> dict[str, str]:
     }
 
 
-def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
-    """Files, stdin and, last, the job itself: the program starts only when all is there."""
+def job_frames(
+    request: RunRequest, plan: InputPlan, lease_seconds: float, warm: bool = False
+) -> Iterator[bytes]:
+    """Files, stdin and, last, the job itself: the program starts only when all is there.
+
+    ``warm``: the sandbox has a warm launcher; the first step gets it if it may.
+    """
+    warm_step = warm and may_run_warm(request, plan)
     for file in plan.files:
         yield encode_header("F", {"name": file.name})
         yield from _data_frames("D", file.data)
@@ -4056,9 +3698,12 @@ def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
         "G",
         {
             "steps": [
-                _step(step.language, name)
-                for step, name in zip(request.steps, plan.step_names, strict=True)
+                _step(step.language, name, warm_step and index == 0)
+                for index, (step, name) in enumerate(
+                    zip(request.steps, plan.step_names, strict=True)
+                )
             ],
+            "lease_seconds": lease_seconds,
             "seconds": limits.seconds,
             "memory_bytes": limits.memory_mib * MIB,
             "reserve_bytes": RESERVE_MIB * MIB // 2,
@@ -4077,7 +3722,20 @@ def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
         yield encode_frame(kind, view[start : start + DATA_CHUNK])
 
 
-def _step(language_name: str, file_name: str) -> dict[str, Any]:
+def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
+    """Whether the first step behaves the same in an interpreter with preloaded modules.
+
+    It does not when a file or folder beside it could take the place of a module: the
+    preloaded one would be in ``sys.modules`` already. Any Python file or folder of the
+    request counts, whatever its name: the modules' own imports are many, and cold is right.
+    """
+    if not language_named(request.steps[0].language).launched:
+        return False
+    beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
+    return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
+
+
+def _step(language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
     language = language_named(language_name)
     path = f"{WORK_FOLDER}/{file_name}"
     return {
@@ -4085,11 +3743,784 @@ def _step(language_name: str, file_name: str) -> dict[str, Any]:
         "env": {},
         "path": path,
         "launched": language.launched,
-        "warm": False,
+        "warm": warm,
     }
 
 
 # ===== end sandbox_core/job.py =====
+
+# ===== begin sandbox_core/boot.py =====
+
+"""From nothing to a guest that waits for its job: what cold runs and the pool both do first."""
+
+
+_HELLO_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class BootedSandbox:
+    """A sandbox whose guest is ready. ``reader`` holds the state of its frame stream, of
+    which ``hello`` was the first payload."""
+
+    channel: Channel
+    reader: FrameReader
+    hello: bytes
+
+
+def boot_sandbox(
+    engine: Engine, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+) -> BootedSandbox:
+    """Start a sandbox, send it the guest, and wait until it says hello.
+
+    With ``spec.preload`` that is when its Python launcher has imported those modules. Raises
+    EngineError; NotIsolated when the kernel in there is not gVisor's; ChannelClosed when
+    cancelled; ProtocolError. On any raise nothing is left.
+    """
+    channel = engine.start(spec, cancel, deadline)
+    try:
+        lease_seconds = spec.expires_at - time.time()
+        frame = boot_frame(spec.limits, lease_seconds, spec.preload)
+        channel.send(encode_program(guest_program()) + frame, deadline)
+        reader = FrameReader()
+        hello = _await_hello(channel, reader, cancel, deadline)
+        if not parse_header(hello, {"gvisor": bool})["gvisor"]:
+            raise NotIsolated(
+                f"The runtime “{spec.runtime}” is not gVisor, so nothing was run. An "
+                "administrator should register runsc under this name (docs/setup.md)."
+            )
+    except BaseException:
+        channel.close()
+        raise
+    return BootedSandbox(channel, reader, hello)
+
+
+def _await_hello(
+    channel: Channel, reader: FrameReader, cancel: CancelToken, deadline: Deadline
+) -> bytes:
+    while not deadline.passed():
+        if cancel.is_set():
+            raise ChannelClosed("The run was stopped on request.")
+        untrusted_data = channel.recv(min(_HELLO_POLL_SECONDS, deadline.remaining()))
+        if untrusted_data == b"":
+            raise ChannelClosed(
+                "The sandbox ended unexpectedly. Try again; if it stays, tell your "
+                "administrator."
+            )
+        for kind, untrusted_payload in reader.feed(untrusted_data or b""):
+            if kind != "h":
+                raise ProtocolError("The sandbox sent a broken message.", "no hello")
+            return untrusted_payload
+    raise StartFailed("The sandbox did not answer in time. Try again.")
+
+
+# ===== end sandbox_core/boot.py =====
+
+# ===== begin sandbox_core/pool.py =====
+
+"""Sandboxes started before they are needed. Each is used once and thrown away.
+
+A pool keeps a few booted sandboxes for every kind that was asked for lately, refills itself
+in the background, and never makes a run wait: it has one, or the run starts cold.
+"""
+
+
+_pool_log = logging.getLogger("run_code.pool")
+
+# What an idle sandbox with the default modules costs the host (docs/performance.md).
+IDLE_SANDBOX_MIB = 128
+_BOOT_SECONDS = 60.0
+_TIDY_SECONDS = 5.0
+_OLDEST_SECONDS = 1800.0
+_LONGEST_RUN_SECONDS = 4000.0
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_POOL_CLOSE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """``size`` sandboxes of each kind; none when 0. ``idle_seconds`` after a kind was last
+    asked for, its sandboxes go. All of them together stay within ``memory_budget_mib``.
+    """
+
+    size: int = 1
+    idle_seconds: float = 900.0
+    memory_budget_mib: int = 512
+    preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
+
+    @property
+    def most(self) -> int:
+        """The largest number of idle sandboxes of all kinds."""
+        return self.memory_budget_mib // IDLE_SANDBOX_MIB if self.size else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """Counters since the start; ``refill_seconds`` is the time of the last refill."""
+
+    hits: int = 0
+    misses: int = 0
+    refills: int = 0
+    failures: int = 0
+    idle: int = 0
+    refill_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Idle:
+    sandbox: BootedSandbox
+    made_at: float
+
+
+class _Shelf:
+    """The idle sandboxes of one kind."""
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        self.spec = spec
+        self.wanted_at = 0.0
+        self.idle: deque[_Idle] = deque()
+
+
+class WarmPool:
+    """Idle sandboxes of one engine. Thread-safe; its own thread starts at the first take."""
+
+    def __init__(self, engine: Engine, settings: PoolSettings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._shelves: dict[SandboxSpec, _Shelf] = {}
+        self._stats = PoolStats()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._cancel = CancelToken()
+        self._thread: threading.Thread | None = None
+        self._pause = 0.0
+        self._next_try = 0.0
+
+    def take(self, spec: SandboxSpec) -> BootedSandbox | None:
+        """A sandbox as this spec asks for, if one is ready; never waits. The next one of
+        its kind is made in the background. The taker has to close it."""
+        kind = self._kind_of(spec)
+        found: BootedSandbox | None = None
+        with self._changed:
+            if self._closed or not self._settings.most:
+                return None
+            shelf = self._shelves.setdefault(kind, _Shelf(kind))
+            shelf.wanted_at = time.monotonic()
+            dead = []
+            while shelf.idle and found is None:
+                candidate = shelf.idle.popleft()
+                if _is_usable(candidate):
+                    found = candidate.sandbox
+                else:
+                    dead.append(candidate)
+            hit = found is not None
+            self._stats = replace(
+                self._stats,
+                hits=self._stats.hits + hit,
+                misses=self._stats.misses + (not hit),
+            )
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="run-code-pool", daemon=True
+                )
+                self._thread.start()
+        for entry in dead:
+            entry.sandbox.channel.close()
+        return found
+
+    def refill(self) -> None:
+        """Called after a run: now is a good time to make what is missing."""
+        with self._changed:
+            self._changed.notify()
+
+    def stats(self) -> PoolStats:
+        """The counters as they are now."""
+        with self._changed:
+            return replace(self._stats, idle=self._count())
+
+    def close(self) -> None:
+        """Throw all idle sandboxes away and take no more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._cancel.cancel()
+        if self._thread is not None:
+            self._thread.join(_POOL_CLOSE_SECONDS)
+        with self._changed:
+            shelves, self._shelves = self._shelves, {}
+        for shelf in shelves.values():
+            for entry in shelf.idle:
+                entry.sandbox.channel.close()
+
+    def _kind_of(self, spec: SandboxSpec) -> SandboxSpec:
+        """What two specs have in common when one sandbox would do for both."""
+        return replace(
+            spec,
+            run_id="",
+            expires_at=0.0,
+            limits=spec.limits.shape(),
+            preload=self._settings.preload,
+        )
+
+    def _count(self) -> int:
+        return sum(len(shelf.idle) for shelf in self._shelves.values())
+
+    # --- the pool's own thread ---------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait(_TIDY_SECONDS)
+                if self._closed:
+                    return
+            self._tidy()
+            spec = self._missing()
+            while spec is not None and self._make(spec):
+                spec = self._missing()
+
+    def _tidy(self) -> None:
+        """Throw away what is dead, old, or of a kind that nobody wants any more."""
+        now = time.monotonic()
+        discarded: list[_Idle] = []
+        with self._changed:
+            for kind, shelf in list(self._shelves.items()):
+                wanted = now - shelf.wanted_at < self._settings.idle_seconds
+                kept = deque(
+                    entry for entry in shelf.idle if wanted and _is_usable(entry)
+                )
+                discarded += [entry for entry in shelf.idle if entry not in kept]
+                shelf.idle = kept
+                if not wanted:
+                    del self._shelves[kind]
+        for entry in discarded:
+            entry.sandbox.channel.close()
+
+    def _missing(self) -> SandboxSpec | None:
+        """The kind to make next: the one asked for last that has too few."""
+        with self._changed:
+            if self._closed or time.monotonic() < self._next_try:
+                return None
+            if self._count() >= self._settings.most:
+                return None
+            lacking = [
+                shelf
+                for shelf in self._shelves.values()
+                if len(shelf.idle) < self._settings.size
+            ]
+            lacking.sort(key=lambda shelf: shelf.wanted_at)
+            return lacking[-1].spec if lacking else None
+
+    def _make(self, kind: SandboxSpec) -> bool:
+        """Boot one and put it on its shelf. False after a failure, which makes us pause."""
+        started = time.monotonic()
+        spec = replace(
+            kind,
+            run_id=f"idle-{new_run_id()}",
+            expires_at=time.time() + _OLDEST_SECONDS + _LONGEST_RUN_SECONDS,
+        )
+        try:
+            sandbox = boot_sandbox(
+                self._engine, spec, self._cancel, Deadline(_BOOT_SECONDS)
+            )
+        except SandboxError as error:
+            self._note_failure(error)
+            return False
+        now = time.monotonic()
+        with self._changed:
+            shelf = self._shelves.get(kind)
+            kept = shelf is not None and not self._closed
+            if shelf is not None and kept:
+                shelf.idle.append(_Idle(sandbox, now))
+            self._pause = 0.0
+            self._stats = replace(
+                self._stats,
+                refills=self._stats.refills + 1,
+                refill_seconds=now - started,
+            )
+        if not kept:
+            sandbox.channel.close()
+        return kept
+
+    def _note_failure(self, error: SandboxError) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
+            self._next_try = time.monotonic() + self._pause
+            self._stats = replace(self._stats, failures=self._stats.failures + 1)
+        _pool_log.warning(
+            "no sandbox could be made ahead, next try in %d s: %s (%s)",
+            self._pause,
+            error,
+            error.detail,
+        )
+
+
+def _is_usable(entry: _Idle) -> bool:
+    """Not too old, and its guest is there: a dead one has an end of stream to read."""
+    if time.monotonic() - entry.made_at > _OLDEST_SECONDS:
+        return False
+    return entry.sandbox.channel.recv(0.0) is None
+
+
+# ===== end sandbox_core/pool.py =====
+
+# ===== begin owui_plugin/settings.py =====
+
+"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+
+A valve is checked by pydantic when an administrator saves it. A variable of the environment
+is checked when it is used: an error while the plugin loads would make Open WebUI switch the
+plugin off, and nobody would read why.
+"""
+
+
+_ENVIRONMENT_PREFIX = "RUN_CODE_"
+# Open WebUI itself reads this one, to sort the buttons; we never see its use.
+# The service and whoever deploys it know these by names of their own.
+_OWN_VARIABLES = {
+    "codebox_url": "CODEBOX_API_URL",
+    "codebox_secret": "CODEBOX_SECRET",
+    "codebox_timeout": "CODEBOX_TIMEOUT",
+}
+_SHORTEST_SECRET = 32
+_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
+
+_settings_log = logging.getLogger("run_code.settings")
+_limit_by_name = {record.name: record for record in limit_records()}
+_names_warned_about: set[str] = set()
+
+
+class SettingsError(InvalidRequest):
+    """A variable of the environment has a value that its setting does not allow."""
+
+
+def _limit_valve(limit: str) -> Any:
+    """A valve for the limit of this name, with the limit's own default, range and words."""
+    record = _limit_by_name[limit]
+    return Field(
+        default=record.default,
+        ge=record.low,
+        le=record.high,
+        description=_limit_description(record),
+        json_schema_extra={"limit": limit},
+    )
+
+
+def _limit_description(record: LimitRecord) -> str:
+    unit = f" {record.unit}" if record.unit else ""
+    text = record.text[0].upper() + record.text[1:]
+    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
+
+
+class CommonValves(BaseModel):
+    """The valves of both plugins: where code runs, what a run may use, how many may run."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    backend: Literal["auto", "codebox", "docker"] = Field(
+        default="auto",
+        description=(
+            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
+            "its address is set."
+        ),
+    )
+    codebox_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the codebox service, such as `http://codebox:8000`.",
+    )
+    codebox_secret: str = Field(
+        default="",
+        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
+        json_schema_extra={"input": {"type": "password"}},
+    )
+    codebox_timeout: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="Seconds without a sign of life from codebox, after which a run is lost.",
+    )
+    docker_host: str = Field(
+        default="",
+        pattern=r"^$|^[a-z+]+://\S+$",
+        description=(
+            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+        ),
+    )
+    runtime: str = Field(
+        default="runsc",
+        min_length=1,
+        description="Name of the gVisor runtime in the Docker Engine.",
+    )
+    image: str = Field(
+        default="run-code-python:latest",
+        min_length=1,
+        description="Image of the sandboxes. It must have `python3`.",
+    )
+    pull_missing_image: bool = Field(
+        default=False,
+        description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    timeout_seconds: float = _limit_valve("seconds")
+    memory_mb: int = _limit_valve("memory_mib")
+    cpus: float = _limit_valve("cpus")
+    processes: int = _limit_valve("processes")
+    open_files: int = _limit_valve("open_files")
+    work_folder_mb: int = _limit_valve("work_mib")
+    tmp_mb: int = _limit_valve("tmp_mib")
+    shm_mb: int = _limit_valve("shm_mib")
+    output_kept_kb: int = _limit_valve("kept_output_kib")
+    output_limit_mb: int = _limit_valve("output_mib")
+    max_files: int = _limit_valve("files")
+    max_file_mb: int = _limit_valve("file_mib")
+    max_concurrent_runs: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Runs at one time in each worker process of Open WebUI. Others wait.",
+    )
+    max_concurrent_runs_per_user: int = Field(
+        default=2,
+        ge=1,
+        le=256,
+        description="Runs of one user at one time in each worker process.",
+    )
+    max_waiting_runs: int = Field(
+        default=50,
+        ge=0,
+        le=10000,
+        description="Runs that may wait in each worker process. More are refused.",
+    )
+    warm_sandboxes: int = Field(
+        default=1,
+        ge=0,
+        le=32,
+        description=(
+            "Sandboxes kept ready in each worker process, so that a run need not wait for "
+            "its start. Each holds about 110 MB of memory. 0: none."
+        ),
+    )
+    warm_idle_minutes: float = Field(
+        default=15,
+        ge=1,
+        le=1440,
+        description="Minutes after the last run when ready sandboxes are given up.",
+    )
+    warm_memory_mb: int = Field(
+        default=512,
+        ge=128,
+        le=65536,
+        description="Memory that all ready sandboxes may hold together, at 128 MB each.",
+    )
+    warm_modules: str = Field(
+        default="numpy, pandas, matplotlib.pyplot",
+        pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
+        description="Python modules that a ready sandbox has imported; they must be in the image.",
+    )
+
+
+class ActionValves(CommonValves):
+    """The valves of the Run code button."""
+
+    shown_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description=(
+            "Output put under the answer, in KiB: its start and its end. The model reads it "
+            "too, in each later turn."
+        ),
+    )
+    priority: int = Field(
+        default=0,
+        description="Place of the button among others: lower comes first.",
+    )
+
+
+class ToolValves(CommonValves):
+    """The valves of the run_code tool."""
+
+    model_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description="Output given to the model, in KiB: its start and its end.",
+    )
+
+
+class EveryValve(ActionValves, ToolValves):
+    """All valves of both plugins: what the environment may set, and what the docs list."""
+
+
+class PersonalValves(BaseModel):
+    """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    timeout_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["seconds"].high,
+        description="Your own time limit in seconds; 0: the administrator's.",
+    )
+    memory_mb: int = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["memory_mib"].high,
+        description="Your own memory limit in MiB; 0: the administrator's.",
+    )
+
+    @field_validator("timeout_seconds")
+    @classmethod
+    def _check_timeout(cls, value: float) -> float:
+        return _zero_or_allowed(value, _limit_by_name["seconds"])
+
+    @field_validator("memory_mb")
+    @classmethod
+    def _check_memory(cls, value: int) -> int:
+        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
+
+
+def _zero_or_allowed(value: float, record: LimitRecord) -> float:
+    if value and value < record.low:
+        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSettings:
+    """What shapes the one runtime of the process: its backend and its queues.
+
+    ``codebox_url`` is empty when runs go to the Docker Engine.
+
+    Two plugins with equal ``key`` may share a runtime.
+    """
+
+    codebox_url: str
+    codebox_secret: str = field(repr=False)
+    codebox_timeout: float
+    docker_host: str
+    runtime: str
+    image: str
+    pull_missing_image: bool
+    max_concurrent_runs: int
+    max_concurrent_runs_per_user: int
+    max_waiting_runs: int
+    warm_sandboxes: int
+    warm_idle_minutes: float
+    warm_memory_mb: int
+    warm_modules: str
+
+    @property
+    def pool(self) -> PoolSettings:
+        """What the pool of ready sandboxes is told."""
+        modules = (name.strip() for name in self.warm_modules.split(","))
+        return PoolSettings(
+            size=self.warm_sandboxes,
+            idle_seconds=60 * self.warm_idle_minutes,
+            memory_budget_mib=self.warm_memory_mb,
+            preload=tuple(name for name in modules if name),
+        )
+
+    @property
+    def key(self) -> tuple[str | float, ...]:
+        """These settings as plain values, equal in every copy of this module."""
+        return astuple(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force for one call: plain, checked, and hashable.
+
+    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
+    """
+
+    shared: SharedSettings
+    limits: Limits
+    shown_output_kb: int
+    model_output_kb: int
+
+
+def resolve_settings(
+    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
+) -> Settings:
+    """The settings in force; called by both plugins at the start of each call.
+
+    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
+    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
+    the variable, its value and what is allowed, when a variable cannot be used.
+    """
+    _warn_of_unknown_names(environ)
+    values = EveryValve(**valves.model_dump()).model_dump()
+    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
+        if text := environ.get(environment_name(name), "").strip():
+            values[name] = _environment_value(name, text)
+    _choose_backend(values)
+    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
+    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
+    return Settings(
+        shared=SharedSettings(
+            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
+        ),
+        limits=limits.lowered(
+            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
+        ),
+        shown_output_kb=values["shown_output_kb"],
+        model_output_kb=values["model_output_kb"],
+    )
+
+
+def _choose_backend(values: dict[str, Any]) -> None:
+    """Leave the service's address only if runs go there."""
+    if values["backend"] == "docker":
+        values["codebox_url"] = ""
+    if values["backend"] == "codebox" and not values["codebox_url"]:
+        raise SettingsError(
+            "The code service has no address. Ask your administrator to set codebox_url "
+            "(CODEBOX_API_URL)."
+        )
+    secret = values["codebox_secret"].encode("utf-8")
+    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
+        raise SettingsError(
+            "The code service has no secret of 32 characters or more. Ask your "
+            "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
+def environment_name(valve: str) -> str:
+    """The variable that overrides a valve; empty when none does."""
+    if valve in _NOT_FROM_ENVIRONMENT:
+        return ""
+    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
+
+
+def describe_allowed(valve: str) -> str:
+    """In words, what values a valve takes: for errors and for the docs."""
+    schema = _SCHEMAS[valve]
+    if schema["type"] == "boolean":
+        return "true or false"
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    if schema["type"] == "string":
+        return "an address with a scheme" if "pattern" in schema else "text"
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    if "minimum" not in schema:
+        return kind
+    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+
+
+def _environment_value(name: str, text: str) -> Any:
+    try:
+        return getattr(EveryValve.model_validate({name: text}), name)
+    except ValidationError as error:
+        # A text may be an address, which has no place in a chat; a number is no secret.
+        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
+        raise SettingsError(
+            f"The environment variable {environment_name(name)} must be "
+            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
+            detail=str(error),
+        ) from None
+
+
+def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
+    known = {environment_name(name) for name in EveryValve.model_fields}
+    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
+    for name in sorted(ours - known - _names_warned_about):
+        _names_warned_about.add(name)
+        _settings_log.warning("The environment variable %s is no setting here.", name)
+
+
+_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
+# Each valve that sets a limit, with the limit's name.
+LIMIT_OF_VALVE: dict[str, str] = {
+    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
+}
+
+# ===== end owui_plugin/settings.py =====
+
+# ===== begin sandbox_core/event_feed.py =====
+
+"""Events on their way from a run to whoever watches it, who may be slow or asleep."""
+
+
+_feed_log = logging.getLogger("run_code.event_feed")
+_CAP_CHARACTERS = 1 << 18
+_CLOSE_SECONDS = 2.0
+
+
+class EventFeed:
+    """Calls ``on_event`` in a thread of its own; putting never waits for it.
+
+    Texts of one stream that wait are merged. While more than 256 Ki characters wait, further
+    text is dropped: the result holds it, the watcher only wants to see something move. One
+    that raises is told no more.
+    """
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self._on_event = on_event
+        self._waiting: deque[RunEvent] = deque()
+        self._characters = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, event: RunEvent) -> None:
+        """Hand over an event. Never blocks."""
+        if self._on_event is None:
+            return
+        with self._changed:
+            if self._characters + len(event.text) > _CAP_CHARACTERS:
+                return
+            self._characters += len(event.text)
+            last = self._waiting[-1] if self._waiting else None
+            if (
+                last
+                and event.kind == last.kind == "text"
+                and event.stream == last.stream
+            ):
+                self._waiting.pop()
+                merged = last.text + event.text
+                event = RunEvent("text", event.step, event.stream, merged)
+            self._waiting.append(event)
+            self._changed.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._deliver, name="run-code-events", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        """Let the watcher have what waits, for at most two seconds."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+        with self._changed:
+            self._waiting.clear()
+
+    def _deliver(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                event = self._waiting.popleft()
+                self._characters -= len(event.text)
+            if self._on_event is not None and not self._tell(self._on_event, event):
+                return
+
+    def _tell(self, on_event: OnEvent, event: RunEvent) -> bool:
+        try:
+            on_event(event)
+        except Exception:
+            _feed_log.exception("whoever watched a run failed, and sees no more of it")
+            self._on_event = None
+        return self._on_event is not None
+
+
+# ===== end sandbox_core/event_feed.py =====
 
 # ===== begin sandbox_core/recorder.py =====
 
@@ -4367,6 +4798,12 @@ class Budgets:
     collection: float = 5.0
     farewell: float = 1.0
 
+    def lease_seconds(self, limits: Limits) -> float:
+        """After this time a run with these limits is over, whatever happened."""
+        transfers = self.transfer + (limits.work_mib << 20) / _BYTES_PER_SECOND
+        rest = limits.seconds + self.overtime + self.collection
+        return self.start + 2 * transfers + rest
+
 
 class Runner(Protocol):
     """Whatever can run a request: a local engine, or a service over HTTP."""
@@ -4394,8 +4831,10 @@ class LocalRunner:
         image: str,
         runtime: str = "runsc",
         budgets: Budgets | None = None,
+        pool: PoolSettings | None = None,
     ) -> None:
         self._engine = engine
+        self._pool = WarmPool(engine, pool or PoolSettings(size=0))
         self._image = image
         self._runtime = runtime
         self._budgets = budgets or Budgets()
@@ -4413,29 +4852,35 @@ class LocalRunner:
         feed = EventFeed(on_event)
         started = time.monotonic()
         session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        spec = self._spec(request)
         try:
-            result = session.run(self._engine, self._spec(request))
+            result = session.run(self._engine, spec, self._pool.take(spec))
         finally:
             feed.close()
-            if session.channel is not None:
-                self._dispose(session.channel)
+            for channel in session.channels:
+                self._dispose(channel)
+            self._pool.refill()
         return replace(result, total_seconds=time.monotonic() - started)
+
+    def close_pool(self) -> None:
+        """Throw away the idle sandboxes; runs go on, and start cold from now on."""
+        self._pool.close()
 
     def close(self) -> None:
         """See Runner.close."""
+        self._pool.close()
         self._disposer.shutdown(wait=True)
 
+    def pool_stats(self) -> PoolStats:
+        """How the pool of warm sandboxes has done so far."""
+        return self._pool.stats()
+
     def _spec(self, request: RunRequest) -> SandboxSpec:
-        budgets, limits = self._budgets, request.limits
-        transfers = (
-            2 * budgets.transfer + 2 * (limits.work_mib << 20) / _BYTES_PER_SECOND
-        )
-        lease = budgets.start + transfers + limits.seconds + budgets.overtime
-        lease += budgets.collection
+        lease = self._budgets.lease_seconds(request.limits)
         return SandboxSpec(
             image=self._image,
             runtime=self._runtime,
-            limits=limits,
+            limits=request.limits,
             run_id=request.run_id,
             owner=current_owner(),
             expires_at=time.time() + lease,
@@ -4464,57 +4909,80 @@ class _Session:
         cancel: CancelToken,
         budgets: Budgets,
     ) -> None:
-        self.channel: Channel | None = None
+        self.channels: list[Channel] = []
         self._request = request
         self._plan = plan
         self._cancel = cancel
         self._budgets = budgets
+        self._feed = feed
         self._reader = FrameReader()
         self._recorder = Recorder(request, feed)
         self._timed_out = False
         self._farewell: Deadline | None = None
 
-    def run(self, engine: Engine, spec: SandboxSpec) -> RunResult:
+    @property
+    def _channel(self) -> Channel | None:
+        return self.channels[-1] if self.channels else None
+
+    def run(
+        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+    ) -> RunResult:
         """Go through the phases; whatever goes wrong ends in the result."""
         error = ""
+        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         try:
-            self._converse(engine, spec)
+            sandbox = self._hand_over(engine, spec, warm)
+            facts["warm"] = "yes" if sandbox is warm else "no"
+            self._follow()
         except SandboxError as problem:
             if not self._cancel.is_set():
                 error = self._explain(problem)
-        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         return self._recorder.result(self._host_evidence(error), facts)
 
-    def _converse(self, engine: Engine, spec: SandboxSpec) -> None:
-        budgets = self._budgets
-        start = Deadline(budgets.start)
-        channel = self.channel = engine.start(spec, self._cancel, start)
-        lease_seconds = spec.expires_at - time.time()
-        hello = encode_program(guest_program()) + boot_frame(spec.limits, lease_seconds)
-        channel.send(hello, start)
-        self._read_until(lambda: self._recorder.hello is not None, start)
-        if not self._recorder.hello or not self._recorder.hello["gvisor"]:
-            raise NotIsolated(
-                f"The runtime “{spec.runtime}” is not gVisor, so nothing was run. An "
-                "administrator should register runsc under this name (docs/setup.md)."
-            )
-        size = sum(len(file.data) for file in self._plan.files) + len(
-            self._request.stdin
-        )
-        upload = Deadline(budgets.transfer + size / _BYTES_PER_SECOND)
-        for frame in job_frames(self._request, self._plan):
+    def _hand_over(
+        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+    ) -> BootedSandbox:
+        """Give the job to the warm sandbox, or else to one that is started for it. Returns
+        the one in which a program has started."""
+        if warm is not None:
+            try:
+                self._give_job(warm, is_warm=True)
+                return warm
+            except ChannelClosed:
+                if self._recorder.started or self._cancel.is_set():
+                    raise
+                _LOG.info("run %s: its warm sandbox was dead", spec.run_id)
+        cold = boot_sandbox(engine, spec, self._cancel, Deadline(self._budgets.start))
+        self._give_job(cold, is_warm=False)
+        return cold
+
+    def _give_job(self, sandbox: BootedSandbox, is_warm: bool) -> None:
+        channel = sandbox.channel
+        self.channels.append(channel)
+        self._reader = sandbox.reader
+        self._recorder = Recorder(self._request, self._feed)
+        self._recorder.take("h", sandbox.hello)
+        size = sum(len(file.data) for file in self._plan.files)
+        size += len(self._request.stdin)
+        upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
+        lease_seconds = self._budgets.lease_seconds(self._request.limits)
+        for frame in job_frames(self._request, self._plan, lease_seconds, is_warm):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
             channel.send(frame, upload)
         self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
-        program = Deadline(self._request.limits.seconds + budgets.overtime)
+
+    def _follow(self) -> None:
+        """From the start of the program to ``done``."""
+        budgets, limits = self._budgets, self._request.limits
+        program = Deadline(limits.seconds + budgets.overtime)
         if not self._read_until(
             lambda: self._recorder.program_over, program, late_is_error=False
         ):
             self._timed_out = True
             return
-        most = self._request.limits.work_mib << 20
-        rest = budgets.collection + budgets.transfer + most / _BYTES_PER_SECOND
+        rest = budgets.collection + budgets.transfer
+        rest += (limits.work_mib << 20) / _BYTES_PER_SECOND
         self._read_until(lambda: self._recorder.done, Deadline(rest))
 
     def _read_until(
@@ -4528,7 +4996,7 @@ class _Session:
         Raises StartFailed when late_is_error, ChannelClosed at the end of the stream or of
         the farewell of a cancelled run, ProtocolError when the sandbox breaks the rules.
         """
-        channel = self.channel
+        channel = self._channel
         while channel is not None and not reached():
             self._say_farewell(channel)
             if deadline.passed():
@@ -4566,10 +5034,11 @@ class _Session:
         oom = False
         ended = None
         broken = error or self._timed_out
-        if self.channel is not None and broken:
-            self.channel.kill()
-        if self.channel is not None and (broken or self._recorder.ended_suspiciously):
-            ended = self.channel.ended(Deadline(self._budgets.overtime))
+        channel = self._channel
+        if channel is not None and broken:
+            channel.kill()
+        if channel is not None and (broken or self._recorder.ended_suspiciously):
+            ended = channel.ended(Deadline(self._budgets.overtime))
             oom = bool(ended.oom)
         if ended is not None and ended.untrusted_diagnostics:
             _LOG.warning(
@@ -5145,7 +5614,12 @@ class DockerEngine:
             LABEL_EXPIRES: str(int(spec.expires_at)),
         }
         config = container_config(
-            spec.image, spec.runtime, spec.argv, spec.limits, labels
+            spec.image,
+            spec.runtime,
+            spec.argv,
+            spec.limits,
+            labels,
+            warm=bool(spec.preload),
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])
@@ -5765,6 +6239,11 @@ class Backend:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
 
+    def give_up_idle_sandboxes(self) -> None:
+        """What was kept ready here will not be needed any more. May take some seconds."""
+        if isinstance(self.runner, LocalRunner):
+            self.runner.close_pool()
+
 
 def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
@@ -5774,7 +6253,7 @@ def open_backend(shared: SharedSettings) -> Backend:
         shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
     )
     return Backend(
-        LocalRunner(engine, shared.image, shared.runtime),
+        LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool),
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),
@@ -6516,6 +6995,8 @@ class _Runtime:
         queue too, and the threads after them."""
         if self._backend.reaper is not None:
             self._backend.reaper.stop()
+        drain = self._backend.give_up_idle_sandboxes
+        threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
             self._retired = True
         self._end_if_unused()

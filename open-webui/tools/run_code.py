@@ -12,25 +12,27 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     e75b8685995afd4c36649ae7ea6dbb178b91946861be83683c4b46767a4c0eee
+#     26d9a2293229a1a7826c6b05b9337bdfeef7b4008eee4a66c1f7c1c474315c5b
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
 #     sandbox_core/limits.py                  The limits of one run: a validated value, and one record per limit for docs and valves.
-#     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
+#     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher: what runs inside the sandbox.
+#     sandbox_core/guest_program.py           The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules.
 #     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
 #     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
 #     sandbox_core/models.py                  What goes into a run and what comes out of it.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
-#     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
-#     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher: what runs inside the sandbox.
-#     sandbox_core/guest_program.py           The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
 #     sandbox_core/protocol.py                The host's side of the frames between host and guest.
 #     sandbox_core/job.py                     What the guest is told: the boot frame, and the frames of one job.
+#     sandbox_core/boot.py                    From nothing to a guest that waits for its job: what cold runs and the pool both do first.
+#     sandbox_core/pool.py                    Sandboxes started before they are needed.
+#     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+#     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
 #     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
 #     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
@@ -247,6 +249,12 @@ class Limits:
         """Size of all tmpfs folders together, in MiB."""
         return self.work_mib + self.tmp_mib + self.shm_mib
 
+    def shape(self) -> Self:
+        """These limits with all at their defaults that a container is not made for."""
+        shaping = ("memory_mib", "cpus", "processes", "open_files")
+        names = (*shaping, "work_mib", "tmp_mib", "shm_mib")
+        return type(self)(**{name: getattr(self, name) for name in names})
+
     def lowered(self, **wanted: float) -> Self:
         """These limits with each wanted one that is lower; a higher one changes nothing."""
         lower = {
@@ -291,338 +299,6 @@ _LIMIT_RECORDS = tuple(
 )
 
 # ===== end sandbox_core/limits.py =====
-
-# ===== begin owui_plugin/settings.py =====
-
-"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
-
-A valve is checked by pydantic when an administrator saves it. A variable of the environment
-is checked when it is used: an error while the plugin loads would make Open WebUI switch the
-plugin off, and nobody would read why.
-"""
-
-
-_ENVIRONMENT_PREFIX = "RUN_CODE_"
-# Open WebUI itself reads this one, to sort the buttons; we never see its use.
-# The service and whoever deploys it know these by names of their own.
-_OWN_VARIABLES = {
-    "codebox_url": "CODEBOX_API_URL",
-    "codebox_secret": "CODEBOX_SECRET",
-    "codebox_timeout": "CODEBOX_TIMEOUT",
-}
-_SHORTEST_SECRET = 32
-_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
-
-_settings_log = logging.getLogger("run_code.settings")
-_limit_by_name = {record.name: record for record in limit_records()}
-_names_warned_about: set[str] = set()
-
-
-class SettingsError(InvalidRequest):
-    """A variable of the environment has a value that its setting does not allow."""
-
-
-def _limit_valve(limit: str) -> Any:
-    """A valve for the limit of this name, with the limit's own default, range and words."""
-    record = _limit_by_name[limit]
-    return Field(
-        default=record.default,
-        ge=record.low,
-        le=record.high,
-        description=_limit_description(record),
-        json_schema_extra={"limit": limit},
-    )
-
-
-def _limit_description(record: LimitRecord) -> str:
-    unit = f" {record.unit}" if record.unit else ""
-    text = record.text[0].upper() + record.text[1:]
-    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
-
-
-class CommonValves(BaseModel):
-    """The valves of both plugins: where code runs, what a run may use, how many may run."""
-
-    model_config = ConfigDict(str_strip_whitespace=True)
-
-    backend: Literal["auto", "codebox", "docker"] = Field(
-        default="auto",
-        description=(
-            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
-            "its address is set."
-        ),
-    )
-    codebox_url: str = Field(
-        default="",
-        pattern=r"^$|^https?://\S+$",
-        description="Address of the codebox service, such as `http://codebox:8000`.",
-    )
-    codebox_secret: str = Field(
-        default="",
-        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
-        json_schema_extra={"input": {"type": "password"}},
-    )
-    codebox_timeout: float = Field(
-        default=30,
-        ge=5,
-        le=600,
-        description="Seconds without a sign of life from codebox, after which a run is lost.",
-    )
-    docker_host: str = Field(
-        default="",
-        pattern=r"^$|^[a-z+]+://\S+$",
-        description=(
-            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
-            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
-        ),
-    )
-    runtime: str = Field(
-        default="runsc",
-        min_length=1,
-        description="Name of the gVisor runtime in the Docker Engine.",
-    )
-    image: str = Field(
-        default="run-code-python:latest",
-        min_length=1,
-        description="Image of the sandboxes. It must have `python3`.",
-    )
-    pull_missing_image: bool = Field(
-        default=False,
-        description="Pull the image when it is missing. The first run then waits for it.",
-    )
-    timeout_seconds: float = _limit_valve("seconds")
-    memory_mb: int = _limit_valve("memory_mib")
-    cpus: float = _limit_valve("cpus")
-    processes: int = _limit_valve("processes")
-    open_files: int = _limit_valve("open_files")
-    work_folder_mb: int = _limit_valve("work_mib")
-    tmp_mb: int = _limit_valve("tmp_mib")
-    shm_mb: int = _limit_valve("shm_mib")
-    output_kept_kb: int = _limit_valve("kept_output_kib")
-    output_limit_mb: int = _limit_valve("output_mib")
-    max_files: int = _limit_valve("files")
-    max_file_mb: int = _limit_valve("file_mib")
-    max_concurrent_runs: int = Field(
-        default=4,
-        ge=1,
-        le=256,
-        description="Runs at one time in each worker process of Open WebUI. Others wait.",
-    )
-    max_concurrent_runs_per_user: int = Field(
-        default=2,
-        ge=1,
-        le=256,
-        description="Runs of one user at one time in each worker process.",
-    )
-    max_waiting_runs: int = Field(
-        default=50,
-        ge=0,
-        le=10000,
-        description="Runs that may wait in each worker process. More are refused.",
-    )
-
-
-class ActionValves(CommonValves):
-    """The valves of the Run code button."""
-
-    shown_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description=(
-            "Output put under the answer, in KiB: its start and its end. The model reads it "
-            "too, in each later turn."
-        ),
-    )
-    priority: int = Field(
-        default=0,
-        description="Place of the button among others: lower comes first.",
-    )
-
-
-class ToolValves(CommonValves):
-    """The valves of the run_code tool."""
-
-    model_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description="Output given to the model, in KiB: its start and its end.",
-    )
-
-
-class EveryValve(ActionValves, ToolValves):
-    """All valves of both plugins: what the environment may set, and what the docs list."""
-
-
-class PersonalValves(BaseModel):
-    """The valves that every user has: a person may lower a limit, and never raise one."""
-
-    timeout_seconds: float = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["seconds"].high,
-        description="Your own time limit in seconds; 0: the administrator's.",
-    )
-    memory_mb: int = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["memory_mib"].high,
-        description="Your own memory limit in MiB; 0: the administrator's.",
-    )
-
-    @field_validator("timeout_seconds")
-    @classmethod
-    def _check_timeout(cls, value: float) -> float:
-        return _zero_or_allowed(value, _limit_by_name["seconds"])
-
-    @field_validator("memory_mb")
-    @classmethod
-    def _check_memory(cls, value: int) -> int:
-        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
-
-
-def _zero_or_allowed(value: float, record: LimitRecord) -> float:
-    if value and value < record.low:
-        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class SharedSettings:
-    """What shapes the one runtime of the process: its backend and its queues.
-
-    ``codebox_url`` is empty when runs go to the Docker Engine.
-
-    Two plugins with equal ``key`` may share a runtime.
-    """
-
-    codebox_url: str
-    codebox_secret: str = field(repr=False)
-    codebox_timeout: float
-    docker_host: str
-    runtime: str
-    image: str
-    pull_missing_image: bool
-    max_concurrent_runs: int
-    max_concurrent_runs_per_user: int
-    max_waiting_runs: int
-
-    @property
-    def key(self) -> tuple[str | float, ...]:
-        """These settings as plain values, equal in every copy of this module."""
-        return astuple(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings in force for one call: plain, checked, and hashable.
-
-    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
-    """
-
-    shared: SharedSettings
-    limits: Limits
-    shown_output_kb: int
-    model_output_kb: int
-
-
-def resolve_settings(
-    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
-) -> Settings:
-    """The settings in force; called by both plugins at the start of each call.
-
-    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
-    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
-    the variable, its value and what is allowed, when a variable cannot be used.
-    """
-    _warn_of_unknown_names(environ)
-    values = EveryValve(**valves.model_dump()).model_dump()
-    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
-        if text := environ.get(environment_name(name), "").strip():
-            values[name] = _environment_value(name, text)
-    _choose_backend(values)
-    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
-    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
-    return Settings(
-        shared=SharedSettings(
-            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
-        ),
-        limits=limits.lowered(
-            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
-        ),
-        shown_output_kb=values["shown_output_kb"],
-        model_output_kb=values["model_output_kb"],
-    )
-
-
-def _choose_backend(values: dict[str, Any]) -> None:
-    """Leave the service's address only if runs go there."""
-    if values["backend"] == "docker":
-        values["codebox_url"] = ""
-    if values["backend"] == "codebox" and not values["codebox_url"]:
-        raise SettingsError(
-            "The code service has no address. Ask your administrator to set codebox_url "
-            "(CODEBOX_API_URL)."
-        )
-    secret = values["codebox_secret"].encode("utf-8")
-    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
-        raise SettingsError(
-            "The code service has no secret of 32 characters or more. Ask your "
-            "administrator to set codebox_secret (CODEBOX_SECRET)."
-        )
-
-
-def environment_name(valve: str) -> str:
-    """The variable that overrides a valve; empty when none does."""
-    if valve in _NOT_FROM_ENVIRONMENT:
-        return ""
-    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
-
-
-def describe_allowed(valve: str) -> str:
-    """In words, what values a valve takes: for errors and for the docs."""
-    schema = _SCHEMAS[valve]
-    if schema["type"] == "boolean":
-        return "true or false"
-    if "enum" in schema:
-        return ", ".join(schema["enum"])
-    if schema["type"] == "string":
-        return "an address with a scheme" if "pattern" in schema else "text"
-    kind = "a whole number" if schema["type"] == "integer" else "a number"
-    if "minimum" not in schema:
-        return kind
-    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
-
-
-def _environment_value(name: str, text: str) -> Any:
-    try:
-        return getattr(EveryValve.model_validate({name: text}), name)
-    except ValidationError as error:
-        # A text may be an address, which has no place in a chat; a number is no secret.
-        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
-        raise SettingsError(
-            f"The environment variable {environment_name(name)} must be "
-            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
-            detail=str(error),
-        ) from None
-
-
-def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
-    known = {environment_name(name) for name in EveryValve.model_fields}
-    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
-    for name in sorted(ours - known - _names_warned_about):
-        _names_warned_about.add(name)
-        _settings_log.warning("The environment variable %s is no setting here.", name)
-
-
-_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
-# Each valve that sets a limit, with the limit's name.
-LIMIT_OF_VALVE: dict[str, str] = {
-    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
-}
-
-# ===== end owui_plugin/settings.py =====
 
 # ===== begin sandbox_core/deadline.py =====
 
@@ -728,7 +404,11 @@ moves bytes, kills, and lists what is left over. Its own vendor's errors are map
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
-    command line can be read from outside, and the command line from inside."""
+    command line can be read from outside, and the command line from inside.
+
+    ``preload`` names the modules that its Python launcher imports before the job; none
+    means a cold sandbox.
+    """
 
     image: str
     runtime: str
@@ -737,6 +417,7 @@ class SandboxSpec:
     owner: str
     expires_at: float
     argv: tuple[str, ...]
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -847,6 +528,1376 @@ class Engine(Protocol):
 
 
 # ===== end sandbox_core/engines/base.py =====
+
+# ===== begin sandbox_core/payload.py =====
+
+"""The texts of the guest's modules and of the launcher: what runs inside the sandbox.
+
+The only module that knows where they come from: in the source tree from the files next to
+this one; in a generated plugin file the same names are constants, put there by the bundler.
+``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
+
+BUILD_ID = "0.1.0+26d9a2293229"
+
+GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
+
+Both functions run in a child of the guest that has become the program's user: before the
+program starts, and after every process of it is dead. So no link and no race can give a
+program anything that it could not read by itself, and its ``0600`` files can be read at all.
+"""
+
+import os
+import stat
+import time
+
+from sandbox_core.guest_wire import frame_of, json_text, literal, take_frame
+
+CHUNK = 1 << 18
+DEEPEST = 20
+LARGEST_VALUE = 1 << 19
+NAMED_SKIPS = 50
+COUNTING_SECONDS = 1.0
+NOT_OUTPUT = {"__pycache__", "node_modules", "site-packages"}
+KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def write_all(descriptor, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def read_frames(descriptor):
+    """Yield (kind, payload) from a pipe until its end."""
+    received = bytearray()
+    data = os.read(descriptor, CHUNK)
+    while data:
+        received += data
+        frame = take_frame(received)
+        while frame is not None:
+            yield frame
+            frame = take_frame(received)
+        data = os.read(descriptor, CHUNK)
+
+
+# --- in ------------------------------------------------------------------------------------
+
+
+def unpack(source, sink, boot):
+    """Make the home folder (answer: r), place the files of F and D frames (answer: t and the
+    file system's time); ! and the reason when that fails."""
+    try:
+        prepare_home(boot)
+        write_all(sink, frame_of(b"r", b""))
+        place_files(source)
+        write_all(sink, frame_of(b"t", b"%d" % file_system_time()))
+    except OSError as error:
+        write_all(sink, frame_of(b"!", str(error.strerror).encode()))
+
+
+def prepare_home(boot):
+    """The home folder, and links to the image's prepared configuration of matplotlib."""
+    os.makedirs(boot["home"], 0o755, exist_ok=True)
+    target = boot["env"]["MPLCONFIGDIR"]
+    if not os.path.isdir(boot["mpl_source"]):
+        return
+    os.makedirs(target, exist_ok=True)
+    for name in os.listdir(boot["mpl_source"]):
+        os.symlink(os.path.join(boot["mpl_source"], name), os.path.join(target, name))
+
+
+def place_files(source):
+    target = None
+    for kind, payload in read_frames(source):
+        if kind == b"D":
+            write_all(target, payload)
+            continue
+        if target is not None:
+            os.close(target)
+        name = literal(payload)["name"]
+        folder = os.path.dirname(name)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    if target is not None:
+        os.close(target)
+
+
+def file_system_time():
+    """The clock that stamps files, in ns: a file changed later is new to us."""
+    marker = ".placed"
+    os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    stamp = os.stat(marker).st_ctime_ns
+    os.unlink(marker)
+    return stamp
+
+
+# --- out -----------------------------------------------------------------------------------
+
+
+class Collector:
+    """Sends the value and every new or changed regular file of the work folder, bounded."""
+
+    def __init__(self, sink, job, placed_at):
+        self.sink = sink
+        self.placed_at = placed_at
+        self.files_left = job["files"]
+        self.file_bytes = job["file_bytes"]
+        self.bytes_left = job["collected_bytes"]
+        self.job = job
+        self.named = 0
+        self.unnamed = 0
+        self.excess = 0
+        self.counting_until = None
+
+    def run(self):
+        self.send_value()
+        folders = [""]
+        while folders:
+            folders.extend(self.walk(folders.pop()))
+        self.tell_excess()
+
+    def walk(self, folder):
+        """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
+        found = []
+        try:
+            entries = with_permission(open_folder, folder or ".", 0o700)
+        except OSError as error:
+            self.skip(folder, error.strerror)
+            return found
+        with entries:
+            for entry in entries:
+                if self.counting_until and time.monotonic() > self.counting_until:
+                    break
+                if entry.name.startswith(".") or entry.name in NOT_OUTPUT:
+                    continue
+                name = folder + entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    self.consider(entry, name)
+                elif name.count("/") < DEEPEST:
+                    found.append(name + "/")
+                else:
+                    self.skip(name, f"more than {DEEPEST} folders deep")
+        return found
+
+    def consider(self, entry, name):
+        """Send a file if it is new or changed, regular, and within the bounds."""
+        if self.files_left == 0 and self.excess:
+            self.excess += 1
+            return
+        status = entry.stat(follow_symlinks=False)
+        if status.st_ctime_ns <= self.placed_at:
+            return
+        reason = self.reason_against(status)
+        if reason:
+            self.skip(name, reason)
+        elif self.files_left == 0:
+            self.excess = 1
+            self.counting_until = time.monotonic() + COUNTING_SECONDS
+        else:
+            self.send_file(name)
+
+    def reason_against(self, status):
+        for is_kind, word in KINDS:
+            if is_kind(status.st_mode):
+                return word + ", not a file"
+        if status.st_size > self.file_bytes:
+            return f"larger than the limit of {self.file_bytes >> 20} MB for one file"
+        if status.st_size > self.bytes_left:
+            return f"all files together are larger than {self.job['collected_bytes'] >> 20} MB"
+        return ""
+
+    def send_file(self, name):
+        try:
+            source = with_permission(open_file, name, 0o600)
+        except OSError as error:
+            self.skip(name, error.strerror)
+            return
+        self.files_left -= 1
+        self.send(b"f", {"name": printable(name)})
+        data = os.read(source, CHUNK)
+        while data:
+            self.bytes_left -= len(data)
+            write_all(self.sink, frame_of(b"d", data))
+            data = os.read(source, CHUNK)
+        os.close(source)
+        self.send(b"q", {})
+
+    def send_value(self):
+        """The launcher's note of the last expression's value, if the last step left one."""
+        try:
+            source = open_file(self.job["value_path"])
+        except OSError:
+            return
+        if stat.S_ISREG(os.fstat(source).st_mode):
+            write_all(self.sink, frame_of(b"v", os.read(source, LARGEST_VALUE)))
+        os.close(source)
+
+    def skip(self, name, reason):
+        self.named += 1
+        if self.named <= NAMED_SKIPS:
+            self.send(b"k", {"name": printable(name), "reason": reason})
+
+    def tell_excess(self):
+        if self.named > NAMED_SKIPS:
+            reason = f"{self.named - NAMED_SKIPS} more things were left out"
+            self.send(b"k", {"name": "", "reason": reason})
+        if self.excess:
+            more = "more than " if time.monotonic() > self.counting_until else ""
+            reason = (
+                f"{more}{self.excess} files beyond the limit of {self.job['files']}"
+            )
+            self.send(b"k", {"name": "", "reason": reason})
+
+    def send(self, kind, values):
+        write_all(self.sink, frame_of(kind, json_text(values)))
+
+
+def with_permission(open_it, name, mode):
+    """open_it(name), with the permission bits that its owner may have taken away."""
+    try:
+        return open_it(name)
+    except PermissionError:
+        os.chmod(name, mode)
+        return open_it(name)
+
+
+def open_folder(name):
+    os.stat(os.path.join(name, "."))  # to list it is not enough
+    return os.scandir(name)
+
+
+def open_file(name):
+    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def printable(name):
+    """A file name as text: bytes that are not UTF-8 become replacement characters."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def collect(sink, job, placed_at):
+    Collector(sink, job, placed_at).run()
+'''
+
+GUEST_PROCESS_SOURCE = r'''"""Processes inside the sandbox: how a child becomes the program, and what can be seen of it."""
+
+import _signal
+import ctypes
+import os
+import resource
+import select
+
+from sandbox_core.guest_wire import Sender
+
+CHUNK = 1 << 18
+RELEASE_DESCRIPTOR = 200
+ROOT = 0
+PR_SET_SECCOMP = 22
+PR_SET_NO_NEW_PRIVS = 38
+SYSLOG_READ_ALL = 3
+MACHINES = {  # audit architecture, and the numbers of unshare, setns, clone, clone3
+    "x86_64": (0xC000003E, 272, 308, 56, 435),
+    "aarch64": (0xC00000B7, 97, 268, 220, 435),
+}
+CLONE_NEWUSER = 0x10000000
+EPERM_ACTION = 0x00050001
+ENOSYS_ACTION = 0x00050026
+ALLOW_ACTION = 0x7FFF0000
+SYSINFO = ctypes.create_string_buffer(128)
+
+
+class Program:
+    """The main process of a step, and our ends of its pipes."""
+
+    def __init__(self, pid, stdin, stdout, stderr):
+        self.pid = pid
+        self.input = Sender(stdin)
+        self.input_open = True
+        self.supplied = False
+        self.outputs = {stdout: b"o", stderr: b"e"}
+        self.resting_until = {stdout: 0.0, stderr: 0.0}
+        self.status = None
+        for descriptor in self.outputs:
+            os.set_blocking(descriptor, False)
+
+    def supply(self, parts):
+        """Give the program its whole stdin; it is closed after the last byte."""
+        for part in parts:
+            self.input.put(part)
+        self.supplied = True
+        self.feed()
+
+    def interests(self, now, may_read):
+        if self.input_open and self.supplied:
+            yield self.input.descriptor, select.POLLOUT
+        for descriptor, until in self.resting_until.items():
+            if may_read and until <= now:
+                yield descriptor, select.POLLIN
+
+    def feed(self):
+        self.input.flush()
+        if self.supplied and not self.input.parts and self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+
+    def close_output(self, descriptor):
+        os.close(descriptor)
+        del self.outputs[descriptor]
+        del self.resting_until[descriptor]
+
+    def close(self):
+        if self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+        for descriptor in list(self.outputs):
+            self.close_output(descriptor)
+
+
+class Helper:
+    """A child that works on files as the program's user: bytes to it, frames from it."""
+
+    def __init__(self, pid, to_child, from_child):
+        self.pid = pid
+        self.input = Sender(to_child)
+        self.input_open = True
+        self.input_complete = False
+        self.source = from_child
+        self.received = bytearray()
+        self.open = True
+        os.set_blocking(from_child, False)
+
+    def interests(self, may_read):
+        if self.open and may_read:
+            yield self.source, select.POLLIN
+        if self.input_open and (self.input.parts or self.input_complete):
+            yield self.input.descriptor, select.POLLOUT
+
+    def feed(self):
+        self.input.flush()
+        if self.input_complete and not self.input.parts and self.input_open:
+            os.close(self.input.descriptor)
+            self.input_open = False
+
+    def read(self):
+        try:
+            data = os.read(self.source, CHUNK)
+        except BlockingIOError:
+            return
+        self.received += data
+        self.open = bool(data)
+
+    def close(self):
+        if self.input_open:
+            os.close(self.input.descriptor)
+        os.close(self.source)
+
+
+class Launcher:
+    """A Python launcher, waiting for its release; ``ready`` tells that it has preloaded."""
+
+    def __init__(self, boot, preload=()):
+        receive, self.release_end = os.pipe()
+        self.ready, ready_end = os.pipe()
+        argv = ["python3", "-c", boot["launcher"], str(RELEASE_DESCRIPTOR), *preload]
+        self.program = start_program(boot, argv, {}, (receive, ready_end))
+        os.close(receive)
+        os.close(ready_end)
+
+    def release(self, step, value_path):
+        """Let it run the program of a step; gives the Program."""
+        fields = ["path=" + step["path"], "value=" + value_path]
+        fields += [f"env={name}={value}" for name, value in step["env"].items()]
+        os.write(self.release_end, "\0".join([*fields, "", ""]).encode())
+        self.close()
+        return self.program
+
+    def close(self):
+        os.close(self.release_end)
+        os.close(self.ready)
+
+
+def start_program(boot, argv, env, extra=()):
+    """Start argv as the program's user. ``extra`` descriptors become 200, 201, … in it."""
+    os.seteuid(boot["uid"])  # only the owner of a pipe may open it again as /dev/stdout
+    try:
+        stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+    finally:
+        os.seteuid(ROOT)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for number, end in enumerate((stdin[0], stdout[1], stderr[1])):
+                os.dup2(end, number)
+            for number, end in enumerate(extra, RELEASE_DESCRIPTOR):
+                os.dup2(end, number)
+            os.setsid()
+            for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+                _signal.signal(number, _signal.SIG_DFL)
+            set_resource_limits(boot)
+            drop_privileges(boot)
+            os.execvpe(argv[0], argv, dict(boot["env"], **env))
+        except OSError as error:
+            os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    for end in (stdin[0], stdout[1], stderr[1]):
+        os.close(end)
+    return Program(pid, stdin[1], stdout[0], stderr[0])
+
+
+def start_helper(boot, work):
+    """Run work(source, sink) in a child that has become the program's user."""
+    to_child, from_child = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(to_child[0], 0)
+            os.dup2(from_child[1], 1)
+            os.closerange(3, 256)
+            drop_privileges(boot)
+            work(0, 1)
+        finally:
+            os._exit(0)
+    os.close(to_child[0])
+    os.close(from_child[1])
+    return Helper(pid, to_child[1], from_child[0])
+
+
+def set_resource_limits(boot):
+    for kind, value in (
+        # gVisor counts this process for the user that made it: root.
+        (resource.RLIMIT_NPROC, boot["processes"] - 1),
+        (resource.RLIMIT_NOFILE, boot["open_files"]),
+        (resource.RLIMIT_FSIZE, boot["file_size"]),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def drop_privileges(boot):
+    """Become the program's user for good, in its work folder."""
+    os.umask(0o022)
+    os.setgroups([])
+    os.setresgid(boot["gid"], boot["gid"], boot["gid"])
+    os.setresuid(boot["uid"], boot["uid"], boot["uid"])
+    os.chdir(boot["work"])
+
+
+def forbid_user_namespaces():
+    """Seccomp for this process and all that it starts: a new user namespace would switch
+    RLIMIT_NPROC off. clone3 hides its flags from a filter, so libc has to fall back to clone.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    machine = MACHINES.get(os.uname().machine)
+    if machine is None:
+        raise OSError("no system call filter for " + os.uname().machine)
+    audit, unshare, setns, clone, clone3 = machine
+    load, jump_equal, jump_set, give = 0x20, 0x15, 0x45, 0x06
+    rules = (
+        (load, 0, 0, 4),  # seccomp_data.arch
+        (jump_equal, 0, 8, audit),
+        (load, 0, 0, 0),  # seccomp_data.nr
+        (jump_equal, 5, 0, unshare),
+        (jump_equal, 4, 0, setns),
+        (jump_equal, 4, 0, clone3),
+        (jump_equal, 0, 4, clone),
+        (load, 0, 0, 16),  # the flags, low half of the first argument
+        (jump_set, 0, 2, CLONE_NEWUSER),
+        (give, 0, 0, EPERM_ACTION),
+        (give, 0, 0, ENOSYS_ACTION),
+        (give, 0, 0, ALLOW_ACTION),
+    )
+    code = b"".join(
+        kind.to_bytes(2, "little")
+        + bytes((when, otherwise))
+        + value.to_bytes(4, "little")
+        for kind, when, otherwise, value in rules
+    )
+    program = ctypes.create_string_buffer(code, len(code))
+    address = ctypes.addressof(program)
+    header = ctypes.create_string_buffer(16)
+    header[0:2] = len(rules).to_bytes(2, "little")
+    header[8:16] = address.to_bytes(8, "little")
+    for option, first, second in (
+        (PR_SET_NO_NEW_PRIVS, 1, None),
+        (PR_SET_SECCOMP, 2, header),
+    ):
+        if libc.prctl(option, first, second, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"prctl refused option {option}")
+
+
+def describe_kernel():
+    """What the kernel says of itself. gVisor's kernel log is its own; no other has its line."""
+    log = ctypes.create_string_buffer(1 << 16)
+    size = ctypes.CDLL(None).klogctl(SYSLOG_READ_ALL, log, len(log))
+    with open("/proc/version") as version:
+        return {
+            "gvisor": size > 0 and b"Starting gVisor" in log.raw[:size],
+            "kernel": version.read(200).strip(),
+        }
+
+
+def memory_now(folders):
+    """(free, used by programs) in bytes. What fills the size-capped folders is not used."""
+    values = {}
+    with open("/proc/meminfo", "rb") as lines:
+        for line in lines:
+            name, rest = line.split(b":")
+            values[name] = int(rest.split()[0]) * 1024
+    in_folders = 0
+    for folder in folders:
+        status = os.statvfs(folder)
+        in_folders += (status.f_blocks - status.f_bfree) * status.f_frsize
+    return values[b"MemFree"], values[b"AnonPages"] - in_folders
+
+
+def count_tasks():
+    """Processes and threads of the whole sandbox, this one included."""
+    ctypes.CDLL(None).sysinfo(SYSINFO)
+    return int.from_bytes(SYSINFO[80:82], "little")
+'''
+
+GUEST_SOURCE = r'''"""The guest: the first process in every sandbox. It runs the steps of one job and ends.
+
+The host sends this text, then frames, over the container's stdin, and reads frames from its
+stdout; nothing else leads in or out. From the host: B boot, F file, D its data, I stdin,
+G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, f file,
+d its data, q its end, k skipped, ! failed, z done.
+
+It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
+folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
+time: hence ``_signal``, whose Python half costs more to import than all the rest.
+"""
+
+import _signal
+import os
+import select
+import time
+
+from sandbox_core.guest_files import collect, unpack
+from sandbox_core.guest_process import (
+    Launcher,
+    count_tasks,
+    describe_kernel,
+    forbid_user_namespaces,
+    memory_now,
+    start_helper,
+    start_program,
+)
+from sandbox_core.guest_wire import (
+    CHUNK,
+    Wire,
+    frame_of,
+    json_text,
+    literal,
+    take_frame,
+)
+
+BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
+INPUT_BACKLOG = (
+    1 << 20
+)  # bytes waiting for the unpacker above which the host has to wait
+COALESCE_SECONDS = 0.005
+BURST = 1 << 15  # a read this long means that more is there: do not pause
+WATCH_SECONDS = 0.02
+FULL_SECONDS = (
+    2.0  # so long at the process limit means: a fork bomb, not a busy program
+)
+COLLECT_SECONDS = 3.0
+IDLE_SECONDS = 60.0
+LEASE_OVER = 75
+FLAGS = (
+    "cancelled",
+    "timed_out",
+    "memory_killed",
+    "output_capped",
+    "processes_killed",
+    "processes_full",
+    "disk_full",
+)
+
+
+class Guest:
+    """One job, from the boot frame to ``done``."""
+
+    def __init__(self):
+        self.wire = Wire()
+        self.boot = None
+        self.job = None
+        self.input_data = []
+        self.program = None
+        self.helper = None
+        self.launcher = None  # one that was started before the job
+        self.ready = None  # its end of warming up, as long as we wait for that
+        self.flags = dict.fromkeys(FLAGS, False)
+        self.printed = 0
+        self.started_at = None
+        self.full_since = None
+        self.next_watch = 0.0
+        self.lease_end = time.monotonic() + 60
+        self.wake, wake_write = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake_write, False)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+
+    def run(self):
+        while self.boot is None:
+            self.turn()
+        forbid_user_namespaces()
+        self.helper = start_helper(self.boot, self.unpack_work)
+        if self.boot["preload"]:
+            self.warm_up()
+        self.wire.send(b"h", json_text(describe_kernel()))
+        while self.job is None:
+            self.turn(IDLE_SECONDS)
+        try:
+            placed_at = self.await_unpacked()
+            self.run_steps()
+            self.collect_files(placed_at)
+        except OSError as error:
+            self.wire.send(b"!", json_text({"reason": str(error)}))
+        self.finish()
+
+    def warm_up(self):
+        """Start a launcher and wait until its modules are imported, or it has died."""
+        while not self.helper.received:  # the home folder, which the modules look into
+            self.turn()
+        self.launcher = Launcher(self.boot, self.boot["preload"])
+        self.ready = self.launcher.ready
+        while self.ready is not None:
+            self.turn()
+
+    # --- the poll loop -----------------------------------------------------------------
+
+    def turn(self, wait=1.0):
+        """One turn: wait for a descriptor or a timer, serve what is ready, look around."""
+        now = time.monotonic()
+        if now > self.lease_end:
+            os._exit(LEASE_OVER)
+        poll = select.poll()
+        for descriptor, event in self.interests(now):
+            poll.register(descriptor, event)
+        pause = max(0.0, min(wait, self.next_timer(now) - now))
+        for descriptor, _ in poll.poll(pause * 1000):
+            self.serve(descriptor)
+        self.wire.sender.flush()
+        self.reap()
+        if self.program is not None and self.program.status is None:
+            self.watch(time.monotonic())
+
+    def interests(self, now):
+        """(descriptor, event) for all that this turn should wake up for."""
+        helper, program, unsent = self.helper, self.program, self.wire.sender.unsent
+        yield self.wake, select.POLLIN
+        if self.ready is not None:
+            yield self.ready, select.POLLIN
+        if helper is None or helper.input.unsent < INPUT_BACKLOG:
+            yield 0, select.POLLIN
+        if unsent:
+            yield 1, select.POLLOUT
+        if helper is not None:
+            yield from helper.interests(unsent < BACKLOG)
+        if program is not None:
+            yield from program.interests(now, unsent < BACKLOG)
+
+    def next_timer(self, now):
+        timers = [self.lease_end]
+        if self.program is not None:
+            timers.append(self.next_watch)
+            timers += [
+                until for until in self.program.resting_until.values() if until > now
+            ]
+        return min(timers)
+
+    def serve(self, descriptor):
+        helper, program = self.helper, self.program
+        if descriptor == 0:
+            self.wire.receive()
+            self.accept_frames()
+        elif descriptor == self.wake:
+            os.read(self.wake, 4096)
+        elif descriptor == self.ready:
+            self.ready = None
+        elif helper is not None and descriptor == helper.source:
+            helper.read()
+        elif helper is not None and descriptor == helper.input.descriptor:
+            helper.feed()
+        elif program is not None and descriptor in program.outputs:
+            self.read_output(descriptor)
+        elif program is not None:
+            program.feed()
+
+    def accept_frames(self):
+        frame = take_frame(self.wire.received)
+        while frame is not None:
+            kind, payload = frame
+            if kind == b"C":
+                self.flags["cancelled"] = True
+                kill_all()
+            elif kind == b"B":
+                self.boot = literal(payload)
+                self.lease_end = time.monotonic() + self.boot["lease_seconds"]
+            elif kind == b"G":
+                self.job = literal(payload)
+                self.lease_end = time.monotonic() + self.job["lease_seconds"]
+            elif kind == b"I":
+                self.input_data.append(payload)
+            else:
+                self.helper.input.put(frame_of(kind, payload))
+            frame = take_frame(self.wire.received)
+
+    def read_output(self, descriptor):
+        """Pass on one chunk of a program's pipe. Returns False when there is none."""
+        program = self.program
+        try:
+            data = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            program.close_output(descriptor)
+            return False
+        room = self.job["output_bytes"] - self.printed
+        self.printed += len(data)
+        if room > 0:
+            self.wire.send(program.outputs[descriptor], data[:room])
+        if len(data) > room:
+            self.flags["output_capped"] = True
+            self.stop_program("output_capped")
+        if len(data) < BURST:
+            # Small writes come in bursts; one frame each would cost more than the program.
+            program.resting_until[descriptor] = time.monotonic() + COALESCE_SECONDS
+        return True
+
+    # --- the watch over time, memory and processes -------------------------------------
+
+    def watch(self, now):
+        if now < self.next_watch:
+            return
+        self.next_watch = now + WATCH_SECONDS
+        if now - self.started_at > self.job["seconds"]:
+            self.stop_program("timed_out")
+        free, used = memory_now(self.boot["folders"])
+        if (
+            used - self.used_before > self.job["memory_bytes"]
+            or free < self.job["reserve_bytes"]
+        ):
+            self.stop_program("memory_killed")
+        self.watch_tasks(now)
+
+    def watch_tasks(self, now):
+        limit = self.boot["processes"]
+        count = count_tasks() - 1
+        if count < limit - 1:
+            self.full_since = None
+            return
+        self.flags["processes_full"] = True
+        self.full_since = self.full_since or now
+        if now - self.full_since > FULL_SECONDS or count > 2 * limit:
+            self.stop_program("processes_killed")
+
+    def stop_program(self, flag):
+        """Kill all processes, for the first reason that there is."""
+        if self.program.status is None:
+            self.flags[flag] = True
+            kill_all()
+
+    def reap(self):
+        """Reap what has died. Returns False when no child is left at all."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if self.program is not None and pid == self.program.pid:
+                    self.program.status = status
+        except ChildProcessError:
+            return False
+
+    def bury_all(self):
+        """Kill and reap until waitpid proves that nothing is left."""
+        kill_all()
+        while self.reap():
+            time.sleep(0.001)
+            kill_all()
+
+    # --- steps -------------------------------------------------------------------------
+
+    def unpack_work(self, source, sink):
+        unpack(source, sink, self.boot)
+
+    def await_unpacked(self):
+        """The file system's time after all files were placed, in ns. Raises OSError."""
+        helper = self.helper
+        helper.input_complete = True
+        helper.feed()
+        while helper.open:
+            self.turn()
+        helper.close()
+        self.helper = None
+        frame = last = take_frame(helper.received)
+        while frame is not None:
+            frame, last = take_frame(helper.received), frame
+        kind, payload = last or (b"!", b"the unpacker was killed")
+        if kind != b"t":
+            raise OSError("The files could not be placed: " + payload.decode())
+        return int(payload)
+
+    def run_steps(self):
+        if self.launcher is not None and not self.job["steps"][0]["warm"]:
+            self.dismiss_launcher()
+        self.used_before = memory_now(self.boot["folders"])[1]
+        for index, step in enumerate(self.job["steps"]):
+            if self.flags["cancelled"] or not self.run_step(index, step):
+                break
+
+    def run_step(self, index, step):
+        """Run one step to its end; everything it started is dead then. True if it went well."""
+        self.program = self.start_step(step)
+        started = time.monotonic()
+        if self.started_at is None:
+            self.started_at = started
+        self.wire.send(b"s", json_text({"step": index}))
+        self.program.supply(self.input_data)
+        self.input_data = []
+        while self.program.status is None:
+            self.turn()
+        seconds = time.monotonic() - started
+        if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
+            self.flags["processes_killed"] = True  # it ended, and left a crowd behind
+        self.bury_all()
+        self.drain_outputs()
+        self.look_at_disks()
+        status = self.program.status
+        self.program.close()
+        self.program = None
+        code, number = None, None
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+        else:
+            code = os.WEXITSTATUS(status)
+        ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
+        self.wire.send(b"x", json_text(ended))
+        return code == 0
+
+    def start_step(self, step):
+        if not step["launched"]:
+            return start_program(self.boot, step["argv"], step["env"])
+        launcher = self.launcher or Launcher(self.boot)
+        self.launcher = None
+        return launcher.release(step, self.job["value_path"])
+
+    def dismiss_launcher(self):
+        """The first step cannot have the warm launcher: nothing of it shall be in its way."""
+        self.launcher.close()
+        self.launcher.program.close()
+        self.launcher = None
+        self.bury_all()
+
+    def drain_outputs(self):
+        """All writers are dead, so an empty pipe stays empty. Do not wait for its end: a
+        writing end that was on its way through a socket may outlive its processes."""
+        for descriptor in list(self.program.outputs):
+            while self.read_output(descriptor):
+                while self.wire.sender.unsent >= BACKLOG:
+                    self.turn()
+
+    def look_at_disks(self):
+        for folder in self.boot["folders"]:
+            free = os.statvfs(folder)
+            if free.f_bavail * free.f_frsize < 1 << 16:
+                self.flags["disk_full"] = True
+
+    # --- the end -----------------------------------------------------------------------
+
+    def collect_files(self, placed_at):
+        """Pass on whole frames of the collector until its end or its time is up."""
+        job = self.job
+        helper = self.helper = start_helper(
+            self.boot, lambda _, sink: collect(sink, job, placed_at)
+        )
+        end = time.monotonic() + COLLECT_SECONDS
+        while helper.open and time.monotonic() < end:
+            if self.wire.sender.unsent >= BACKLOG:
+                end += WATCH_SECONDS  # the host is slow to read, not the collector
+            self.turn(WATCH_SECONDS)
+            frame = take_frame(helper.received)
+            while frame is not None:
+                self.wire.send(*frame)
+                frame = take_frame(helper.received)
+        if helper.open:
+            reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
+            self.wire.send(b"k", json_text({"name": "", "reason": reason}))
+        helper.close()
+        self.helper = None
+        self.bury_all()
+
+    def finish(self):
+        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
+        self.wire.send(b"z", json_text(dict(self.flags, seconds=seconds)))
+        while self.wire.sender.unsent:
+            self.turn()
+        os._exit(0)
+
+
+def kill_all():
+    """SIGKILL for every process but this one, in every process group and namespace."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+if __name__ == "__main__":
+    Guest().run()
+'''
+
+GUEST_WIRE_SOURCE = r'''"""Frames between guest and host, seen from inside the sandbox.
+
+A frame is one ASCII letter, a 4-byte big-endian length and the payload. Headers from the
+host are Python literals, because the host is trusted and a literal needs no import; headers
+to the host are JSON, because the host must not trust this side. ``_json`` is the C half of
+``json``: importing the whole package would cost each run some ten milliseconds.
+"""
+
+import _json
+import os
+from collections import deque
+
+CHUNK = 1 << 18
+
+
+def json_text(value):
+    """JSON bytes of nested dicts with plain keys, lists, str, numbers, bool and None."""
+    return _json_of(value).encode()
+
+
+def _json_of(value):
+    if isinstance(value, str):
+        return _json.encode_basestring_ascii(value)
+    if isinstance(value, dict):
+        pairs = (
+            _json_of(name) + ":" + _json_of(entry) for name, entry in value.items()
+        )
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(_json_of(entry) for entry in value) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)
+
+
+def literal(payload):
+    """The value of a header from the host."""
+    return eval(payload.decode(), {"__builtins__": {}})
+
+
+def frame_of(kind, payload):
+    return kind + len(payload).to_bytes(4, "big") + payload
+
+
+def take_frame(buffer):
+    """Cut one whole frame (kind, payload) off the front of a bytearray; None if incomplete."""
+    if len(buffer) < 5:
+        return None
+    end = 5 + int.from_bytes(buffer[1:5], "big")
+    if len(buffer) < end:
+        return None
+    kind, payload = bytes(buffer[:1]), bytes(buffer[5:end])
+    del buffer[:end]
+    return kind, payload
+
+
+class Sender:
+    """Bytes on their way into a pipe that may be full. Never blocks."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+        self.parts = deque()
+        self.unsent = 0
+        os.set_blocking(descriptor, False)
+
+    def put(self, data):
+        if data:
+            self.parts.append(memoryview(data))
+            self.unsent += len(data)
+
+    def flush(self):
+        """Write what the pipe takes now. A reader that is gone loses the rest."""
+        while self.parts:
+            try:
+                written = os.write(self.descriptor, self.parts[0][:CHUNK])
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                self.parts.clear()
+                self.unsent = 0
+                return
+            self.unsent -= written
+            rest = self.parts.popleft()[written:]
+            if rest:
+                self.parts.appendleft(rest)
+
+
+class Wire:
+    """Frames from descriptor 0 and to descriptor 1. Never blocks."""
+
+    def __init__(self):
+        self.received = bytearray()
+        self.sender = Sender(1)
+        os.set_blocking(0, False)
+
+    def receive(self):
+        """Read what is there; the end of the stream means that our owner is gone."""
+        try:
+            data = os.read(0, CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            os._exit(0)
+        self.received += data
+
+    def send(self, kind, payload=b""):
+        self.sender.put(frame_of(kind, payload))
+'''
+
+LAUNCHER_SOURCE = r'''"""Starts one Python program as a real ``__main__``, from a cold or a warm interpreter.
+
+The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
+user, in the work folder, with the program's own environment and pipes. The modules named are
+imported first, and a byte on descriptor RELEASE_FD + 1 tells that they are; none means cold.
+Then the launcher waits on RELEASE_FD for the release: fields
+``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
+arguments, nor environment variables can hold a NUL, so nothing is quoted.
+
+``path``   absolute path of the program (once)
+``value``  file that gets the value of a last bare expression, as JSON ``{"text": repr}`` (once)
+``arg``    one argument of the program, in order (any number)
+``env``    one ``NAME=value`` to add to the environment (any number)
+
+If RELEASE_FD ends first, the launcher exits with 0 and says nothing. The value file is written
+only if there is a value, is at most 400 KiB, and must be read as something that the program
+could have written itself.
+
+Everything else is as with ``python3 PATH ARGUMENTS``: exit status, output, threads, signals.
+Only this differs, and cannot be helped:
+
+* one more frame is below ``__main__``: seen in a printed stack, as the caller of module code,
+  by a ``stacklevel`` that goes beyond the program, by a trace or profile function at the end,
+  and as one or two calls less before the recursion limit;
+* ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
+  ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
+  the warning filters they set; garbage collector counts and the process's age are other ones;
+* the value of a last bare expression lives until the program's threads have ended, and the code
+  of ``__main__`` has one more constant, which takes that value.
+
+Only what every interpreter has built in or has loaded at its start is imported here: a cold
+start costs no more, and no file beside the program can take the place of a module.
+"""
+
+import _ast
+import _signal
+import atexit
+import io
+import os
+import sys
+import time
+
+# importlib's own name for itself: importing importlib would run a file of that name.
+SourceFileLoader = sys.modules["_frozen_importlib_external"].SourceFileLoader
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+    from typing import Any, TypeGuard
+
+VALUE_CHARACTERS = 64 * 1024
+VALUE_SECONDS = 2.0
+CUT_MARK = " … (cut)"
+JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
+# Stands in the syntax tree for the object that takes the last value; no program has this string.
+TAKER_MARK = "the launcher's taker of the last value"
+# What the interpreter takes out of __main__ when a program file has ended.
+FORGOTTEN_NAMES = ("__file__", "__cached__")
+
+
+def preload(names: list[str]) -> None:
+    """Import the modules; one that fails does so again in the program that imports it.
+
+    The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
+    """
+    saved = os.dup(1), os.dup(2)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    for name in names:
+        try:
+            __import__(name)
+        except Exception:
+            continue
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(saved[0], 1)
+    os.dup2(saved[1], 2)
+    for descriptor in (*saved, silence):
+        os.close(descriptor)
+
+
+def receive(descriptor: int) -> dict[str, list[str]]:
+    """The fields of the release by name; SystemExit when there is none."""
+    message = b""
+    while not message.endswith(b"\0\0"):
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
+            raise SystemExit
+        message += chunk
+    os.close(descriptor)
+    fields: dict[str, list[str]] = {"path": [], "value": [], "arg": [], "env": []}
+    for field in os.fsdecode(message[:-2]).split("\0"):
+        name, _, value = field.partition("=")
+        fields[name].append(value)
+    return fields
+
+
+def new_main() -> dict[str, object]:
+    """Put a new module in the place of ``__main__`` and return its namespace.
+
+    Before anything is preloaded, because multiprocessing keeps the module that it finds.
+    """
+    main = type(sys)("__main__")
+    namespace = vars(main)
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    namespace["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    return namespace
+
+
+def dress(path: str, arguments: list[str], additions: list[str]) -> None:
+    """Make argv, path and environment those of ``python3 PATH ARGUMENTS``."""
+    sys.argv = [path, *arguments]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = [sys.orig_argv[0], path, *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    for addition in additions:
+        name, _, value = addition.partition("=")
+        os.environ[name] = value
+        if name == "TZ":
+            time.tzset()
+
+
+def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
+    """The program's code; the value of a last bare expression is written to value_path.
+
+    What cannot be read or compiled, plain python3 is put in this one's place to complain of:
+    nothing of the program has run yet, and nobody else words it as the interpreter does.
+    """
+    stderr = sys.stderr
+    # Plain python3 would say the warnings again, so they wait until the program is compiled.
+    sys.stderr = held = io.StringIO()
+    try:
+        with open(path, "rb") as file:
+            code = compile_program(file.read(), path, LastValue(value_path))
+    except Exception:
+        os.execv(sys.executable, [sys.executable, path, *arguments])
+    finally:
+        sys.stderr = stderr
+    if held.getvalue():
+        stderr.write(held.getvalue())
+    return code
+
+
+def compile_program(source: bytes, path: str, taker: "LastValue") -> "CodeType":
+    """Compile as `load` says, whatever compile raises; no flag of the launcher's is inherited.
+
+    A shown expression ``x`` becomes ``x in taker``: nothing but one more operation at the end
+    of the same code, which calls no method of x, so that debuggers and tracebacks see the same.
+    """
+    tree = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    assert isinstance(tree, _ast.Module)
+    if not tree.body or not is_shown(tree.body[-1], source):
+        return compile(tree, path, "exec", dont_inherit=True)
+    last = tree.body[-1]
+    place = {name: getattr(last.value, name) for name in last.value._attributes}
+    mark = _ast.Constant(TAKER_MARK, **place)
+    last.value = _ast.Compare(last.value, [_ast.In()], [mark], **place)
+    code = compile(tree, path, "exec", dont_inherit=True)
+    constants = (taker if one == TAKER_MARK else one for one in code.co_consts)
+    return code.replace(co_consts=tuple(constants))
+
+
+def is_shown(last: _ast.stmt, source: bytes) -> "TypeGuard[_ast.Expr]":
+    """Whether a notebook shows the last statement's value: no literal, no `;` after it."""
+    if not isinstance(last, _ast.Expr) or isinstance(last.value, _ast.Constant):
+        return False
+    lines = source[3 * source.startswith(b"\xef\xbb\xbf") :].splitlines()
+    end = last.end_lineno or last.lineno
+    rest = [lines[end - 1][last.end_col_offset :], *lines[end:]]
+    return not any(b";" in line.partition(b"#")[0] for line in rest)
+
+
+class LastValue:
+    """Takes the value of the last bare expression; it goes to a file when the program ends."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.process = os.getpid()
+
+    def __contains__(self, value: object) -> bool:
+        # A coroutine that nobody awaited has to end here and now: its warning names the line
+        # of the program that runs.
+        if value is not None and not hasattr(type(value), "cr_code"):
+            atexit.register(self.write, value)
+        return True
+
+    def write(self, value: object) -> None:
+        """Write the value's text unless that fails or takes too long; a fork writes none."""
+        if os.getpid() != self.process:
+            return
+        streams = sys.stdout, sys.stderr
+        sys.stdout = sys.stderr = io.StringIO()
+        handler = _signal.signal(_signal.SIGALRM, stop_writing)
+        timer = _signal.setitimer(_signal.ITIMER_REAL, VALUE_SECONDS, 0.1)
+        try:
+            try:
+                text = bounded_repr(value).translate(JSON_ESCAPES)
+                with open(self.path, "w", encoding="utf-8", errors="replace") as file:
+                    file.write(f'{{"text": "{text}"}}')
+            finally:
+                _signal.setitimer(_signal.ITIMER_REAL, 0)
+        except BaseException:
+            pass  # the program has ended already, and how is not for its value to say
+        _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
+        _signal.setitimer(_signal.ITIMER_REAL, *timer)
+        sys.stdout, sys.stderr = streams
+
+
+def stop_writing(number: int, frame: object) -> None:
+    """Signal handler that ends a repr which takes too long."""
+    raise TimeoutError
+
+
+def bounded_repr(value: "Any") -> str:
+    """The value's repr, at most VALUE_CHARACTERS and a mark."""
+    if type(value) in (str, bytes, list, tuple):
+        # An item is at least one character long, so this cuts nothing that would be shown.
+        value = value[:VALUE_CHARACTERS]
+    text = repr(value)
+    return text if len(text) <= VALUE_CHARACTERS else text[:VALUE_CHARACTERS] + CUT_MARK
+
+
+class Report:
+    """The exception hook for the exception that ends the program.
+
+    It hands on to the program's own hook what that would have got without a launcher. Being
+    called by the interpreter, when the launcher's frame has gone, it leaves all else to it:
+    exit status, signal 2 for KeyboardInterrupt, SystemExit raised by a hook.
+    """
+
+    def __init__(self) -> None:
+        self.hook = sys.excepthook
+
+    def __call__(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: "TracebackType | None",
+    ) -> None:
+        trace = without_launcher(error)
+        sys.last_traceback = trace
+        sys.excepthook = self.hook
+        try:
+            self.hook(kind, error, trace)
+        except SystemExit:
+            raise
+        except BaseException as failure:
+            sys.stderr.write("Error in sys.excepthook:\n")
+            sys.__excepthook__(type(failure), failure, without_launcher(failure))
+            sys.stderr.write("\nOriginal exception was:\n")
+            sys.__excepthook__(kind, error, trace)
+        if trace is not None:
+            for name in FORGOTTEN_NAMES:
+                trace.tb_frame.f_globals.pop(name, None)
+
+
+def without_launcher(error: BaseException) -> "TracebackType | None":
+    """Drop the launcher's frames from the error's traceback, and return what is left."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next
+    BaseException.with_traceback(error, trace)
+    return trace
+
+
+if __name__ == "__main__":
+    if sys.path[0] == "":
+        del sys.path[0]
+    namespace = new_main()
+    if sys.argv[2:]:
+        preload(sys.argv[2:])
+        os.write(int(sys.argv[1]) + 1, b"r")
+        os.close(int(sys.argv[1]) + 1)
+    release = receive(int(sys.argv[1]))
+    path, arguments = release["path"][0], release["arg"]
+    dress(path, arguments, release["env"])
+    code = load(path, arguments, release["value"][0])
+    namespace.update(
+        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
+    )
+    report = Report()
+    # From here on no function is called that the program's own trace function could see.
+    try:
+        exec(code, namespace)
+        for name in FORGOTTEN_NAMES:
+            namespace.pop(name, None)
+    except SystemExit:
+        raise
+    except BaseException:
+        report.hook = getattr(sys, "excepthook", sys.__excepthook__)
+        sys.excepthook = report
+        raise
+    finally:
+        del namespace
+        for name in ("stderr", "stdout"):
+            try:
+                getattr(sys, name).flush()
+            except BaseException:
+                continue  # reported, if it still fails, when the interpreter flushes again
+'''
+
+# ===== end sandbox_core/payload.py =====
+
+# ===== begin sandbox_core/guest_program.py =====
+
+"""The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules."""
+
+
+@cache
+def guest_program() -> str:
+    """One program text that registers the guest's modules under their names and runs it."""
+    modules = (
+        ("sandbox_core.guest_wire", GUEST_WIRE_SOURCE),
+        ("sandbox_core.guest_process", GUEST_PROCESS_SOURCE),
+        ("sandbox_core.guest_files", GUEST_FILES_SOURCE),
+    )
+    lines = ["import sys", "sys.modules['sandbox_core'] = type(sys)('sandbox_core')"]
+    for name, source in modules:
+        lines.append(f"module = sys.modules[{name!r}] = type(sys)({name!r})")
+        lines.append(f"exec(compile({source!r}, {name!r}, 'exec'), module.__dict__)")
+    lines.append(
+        f"exec(compile({GUEST_SOURCE!r}, 'guest', 'exec'), {{'__name__': '__main__'}})"
+    )
+    return "\n".join(lines) + "\n"
+
+
+# ===== end sandbox_core/guest_program.py =====
 
 # ===== begin sandbox_core/languages.py =====
 
@@ -1530,1426 +2581,6 @@ class FileReceiver:
 
 # ===== end sandbox_core/archive.py =====
 
-# ===== begin sandbox_core/event_feed.py =====
-
-"""Events on their way from a run to whoever watches it, who may be slow or asleep."""
-
-
-_feed_log = logging.getLogger("run_code.event_feed")
-_CAP_CHARACTERS = 1 << 18
-_CLOSE_SECONDS = 2.0
-
-
-class EventFeed:
-    """Calls ``on_event`` in a thread of its own; putting never waits for it.
-
-    Texts of one stream that wait are merged. While more than 256 Ki characters wait, further
-    text is dropped: the result holds it, the watcher only wants to see something move. One
-    that raises is told no more.
-    """
-
-    def __init__(self, on_event: OnEvent | None) -> None:
-        self._on_event = on_event
-        self._waiting: deque[RunEvent] = deque()
-        self._characters = 0
-        self._closed = False
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-
-    def put(self, event: RunEvent) -> None:
-        """Hand over an event. Never blocks."""
-        if self._on_event is None:
-            return
-        with self._changed:
-            if self._characters + len(event.text) > _CAP_CHARACTERS:
-                return
-            self._characters += len(event.text)
-            last = self._waiting[-1] if self._waiting else None
-            if (
-                last
-                and event.kind == last.kind == "text"
-                and event.stream == last.stream
-            ):
-                self._waiting.pop()
-                merged = last.text + event.text
-                event = RunEvent("text", event.step, event.stream, merged)
-            self._waiting.append(event)
-            self._changed.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._deliver, name="run-code-events", daemon=True
-            )
-            self._thread.start()
-
-    def close(self) -> None:
-        """Let the watcher have what waits, for at most two seconds."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
-        with self._changed:
-            self._waiting.clear()
-
-    def _deliver(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
-                if not self._waiting:
-                    return
-                event = self._waiting.popleft()
-                self._characters -= len(event.text)
-            if self._on_event is not None and not self._tell(self._on_event, event):
-                return
-
-    def _tell(self, on_event: OnEvent, event: RunEvent) -> bool:
-        try:
-            on_event(event)
-        except Exception:
-            _feed_log.exception("whoever watched a run failed, and sees no more of it")
-            self._on_event = None
-        return self._on_event is not None
-
-
-# ===== end sandbox_core/event_feed.py =====
-
-# ===== begin sandbox_core/payload.py =====
-
-"""The texts of the guest's modules and of the launcher: what runs inside the sandbox.
-
-The only module that knows where they come from: in the source tree from the files next to
-this one; in a generated plugin file the same names are constants, put there by the bundler.
-``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
-
-BUILD_ID = "0.1.0+e75b8685995a"
-
-GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
-
-Both functions run in a child of the guest that has become the program's user: before the
-program starts, and after every process of it is dead. So no link and no race can give a
-program anything that it could not read by itself, and its ``0600`` files can be read at all.
-"""
-
-import os
-import stat
-import time
-
-from sandbox_core.guest_wire import frame_of, json_text, literal, take_frame
-
-CHUNK = 1 << 18
-DEEPEST = 20
-LARGEST_VALUE = 1 << 19
-NAMED_SKIPS = 50
-COUNTING_SECONDS = 1.0
-NOT_OUTPUT = {"__pycache__", "node_modules", "site-packages"}
-KINDS = (
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
-
-def write_all(descriptor, data):
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def read_frames(descriptor):
-    """Yield (kind, payload) from a pipe until its end."""
-    received = bytearray()
-    data = os.read(descriptor, CHUNK)
-    while data:
-        received += data
-        frame = take_frame(received)
-        while frame is not None:
-            yield frame
-            frame = take_frame(received)
-        data = os.read(descriptor, CHUNK)
-
-
-# --- in ------------------------------------------------------------------------------------
-
-
-def unpack(source, sink, boot):
-    """Place the files of F and D frames; answer one frame: t and the file system's time."""
-    try:
-        prepare_home(boot)
-        place_files(source)
-        write_all(sink, frame_of(b"t", b"%d" % file_system_time()))
-    except OSError as error:
-        write_all(sink, frame_of(b"!", str(error.strerror).encode()))
-
-
-def prepare_home(boot):
-    """The home folder, and links to the image's prepared configuration of matplotlib."""
-    os.makedirs(boot["home"], 0o755, exist_ok=True)
-    target = boot["env"]["MPLCONFIGDIR"]
-    if not os.path.isdir(boot["mpl_source"]):
-        return
-    os.makedirs(target, exist_ok=True)
-    for name in os.listdir(boot["mpl_source"]):
-        os.symlink(os.path.join(boot["mpl_source"], name), os.path.join(target, name))
-
-
-def place_files(source):
-    target = None
-    for kind, payload in read_frames(source):
-        if kind == b"D":
-            write_all(target, payload)
-            continue
-        if target is not None:
-            os.close(target)
-        name = literal(payload)["name"]
-        folder = os.path.dirname(name)
-        if folder:
-            os.makedirs(folder, exist_ok=True)
-        target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    if target is not None:
-        os.close(target)
-
-
-def file_system_time():
-    """The clock that stamps files, in ns: a file changed later is new to us."""
-    marker = ".placed"
-    os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    stamp = os.stat(marker).st_ctime_ns
-    os.unlink(marker)
-    return stamp
-
-
-# --- out -----------------------------------------------------------------------------------
-
-
-class Collector:
-    """Sends the value and every new or changed regular file of the work folder, bounded."""
-
-    def __init__(self, sink, job, placed_at):
-        self.sink = sink
-        self.placed_at = placed_at
-        self.files_left = job["files"]
-        self.file_bytes = job["file_bytes"]
-        self.bytes_left = job["collected_bytes"]
-        self.job = job
-        self.named = 0
-        self.unnamed = 0
-        self.excess = 0
-        self.counting_until = None
-
-    def run(self):
-        self.send_value()
-        folders = [""]
-        while folders:
-            folders.extend(self.walk(folders.pop()))
-        self.tell_excess()
-
-    def walk(self, folder):
-        """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
-        found = []
-        try:
-            entries = with_permission(open_folder, folder or ".", 0o700)
-        except OSError as error:
-            self.skip(folder, error.strerror)
-            return found
-        with entries:
-            for entry in entries:
-                if self.counting_until and time.monotonic() > self.counting_until:
-                    break
-                if entry.name.startswith(".") or entry.name in NOT_OUTPUT:
-                    continue
-                name = folder + entry.name
-                if not entry.is_dir(follow_symlinks=False):
-                    self.consider(entry, name)
-                elif name.count("/") < DEEPEST:
-                    found.append(name + "/")
-                else:
-                    self.skip(name, f"more than {DEEPEST} folders deep")
-        return found
-
-    def consider(self, entry, name):
-        """Send a file if it is new or changed, regular, and within the bounds."""
-        if self.files_left == 0 and self.excess:
-            self.excess += 1
-            return
-        status = entry.stat(follow_symlinks=False)
-        if status.st_ctime_ns <= self.placed_at:
-            return
-        reason = self.reason_against(status)
-        if reason:
-            self.skip(name, reason)
-        elif self.files_left == 0:
-            self.excess = 1
-            self.counting_until = time.monotonic() + COUNTING_SECONDS
-        else:
-            self.send_file(name)
-
-    def reason_against(self, status):
-        for is_kind, word in KINDS:
-            if is_kind(status.st_mode):
-                return word + ", not a file"
-        if status.st_size > self.file_bytes:
-            return f"larger than the limit of {self.file_bytes >> 20} MB for one file"
-        if status.st_size > self.bytes_left:
-            return f"all files together are larger than {self.job['collected_bytes'] >> 20} MB"
-        return ""
-
-    def send_file(self, name):
-        try:
-            source = with_permission(open_file, name, 0o600)
-        except OSError as error:
-            self.skip(name, error.strerror)
-            return
-        self.files_left -= 1
-        self.send(b"f", {"name": printable(name)})
-        data = os.read(source, CHUNK)
-        while data:
-            self.bytes_left -= len(data)
-            write_all(self.sink, frame_of(b"d", data))
-            data = os.read(source, CHUNK)
-        os.close(source)
-        self.send(b"q", {})
-
-    def send_value(self):
-        """The launcher's note of the last expression's value, if the last step left one."""
-        try:
-            source = open_file(self.job["value_path"])
-        except OSError:
-            return
-        if stat.S_ISREG(os.fstat(source).st_mode):
-            write_all(self.sink, frame_of(b"v", os.read(source, LARGEST_VALUE)))
-        os.close(source)
-
-    def skip(self, name, reason):
-        self.named += 1
-        if self.named <= NAMED_SKIPS:
-            self.send(b"k", {"name": printable(name), "reason": reason})
-
-    def tell_excess(self):
-        if self.named > NAMED_SKIPS:
-            reason = f"{self.named - NAMED_SKIPS} more things were left out"
-            self.send(b"k", {"name": "", "reason": reason})
-        if self.excess:
-            more = "more than " if time.monotonic() > self.counting_until else ""
-            reason = (
-                f"{more}{self.excess} files beyond the limit of {self.job['files']}"
-            )
-            self.send(b"k", {"name": "", "reason": reason})
-
-    def send(self, kind, values):
-        write_all(self.sink, frame_of(kind, json_text(values)))
-
-
-def with_permission(open_it, name, mode):
-    """open_it(name), with the permission bits that its owner may have taken away."""
-    try:
-        return open_it(name)
-    except PermissionError:
-        os.chmod(name, mode)
-        return open_it(name)
-
-
-def open_folder(name):
-    os.stat(os.path.join(name, "."))  # to list it is not enough
-    return os.scandir(name)
-
-
-def open_file(name):
-    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
-def printable(name):
-    """A file name as text: bytes that are not UTF-8 become replacement characters."""
-    return os.fsencode(name).decode("utf-8", "replace")
-
-
-def collect(sink, job, placed_at):
-    Collector(sink, job, placed_at).run()
-'''
-
-GUEST_PROCESS_SOURCE = r'''"""Processes inside the sandbox: how a child becomes the program, and what can be seen of it."""
-
-import _signal
-import ctypes
-import os
-import resource
-import select
-
-from sandbox_core.guest_wire import Sender
-
-CHUNK = 1 << 18
-RELEASE_DESCRIPTOR = 200
-ROOT = 0
-PR_SET_SECCOMP = 22
-PR_SET_NO_NEW_PRIVS = 38
-SYSLOG_READ_ALL = 3
-MACHINES = {  # audit architecture, and the numbers of unshare, setns, clone, clone3
-    "x86_64": (0xC000003E, 272, 308, 56, 435),
-    "aarch64": (0xC00000B7, 97, 268, 220, 435),
-}
-CLONE_NEWUSER = 0x10000000
-EPERM_ACTION = 0x00050001
-ENOSYS_ACTION = 0x00050026
-ALLOW_ACTION = 0x7FFF0000
-SYSINFO = ctypes.create_string_buffer(128)
-
-
-class Program:
-    """The main process of a step, and our ends of its pipes."""
-
-    def __init__(self, pid, stdin, stdout, stderr):
-        self.pid = pid
-        self.input = Sender(stdin)
-        self.input_open = True
-        self.supplied = False
-        self.outputs = {stdout: b"o", stderr: b"e"}
-        self.resting_until = {stdout: 0.0, stderr: 0.0}
-        self.status = None
-        for descriptor in self.outputs:
-            os.set_blocking(descriptor, False)
-
-    def supply(self, parts):
-        """Give the program its whole stdin; it is closed after the last byte."""
-        for part in parts:
-            self.input.put(part)
-        self.supplied = True
-        self.feed()
-
-    def interests(self, now, may_read):
-        if self.input_open and self.supplied:
-            yield self.input.descriptor, select.POLLOUT
-        for descriptor, until in self.resting_until.items():
-            if may_read and until <= now:
-                yield descriptor, select.POLLIN
-
-    def feed(self):
-        self.input.flush()
-        if self.supplied and not self.input.parts and self.input_open:
-            os.close(self.input.descriptor)
-            self.input_open = False
-
-    def close_output(self, descriptor):
-        os.close(descriptor)
-        del self.outputs[descriptor]
-        del self.resting_until[descriptor]
-
-    def close(self):
-        if self.input_open:
-            os.close(self.input.descriptor)
-            self.input_open = False
-        for descriptor in list(self.outputs):
-            self.close_output(descriptor)
-
-
-class Helper:
-    """A child that works on files as the program's user: bytes to it, frames from it."""
-
-    def __init__(self, pid, to_child, from_child):
-        self.pid = pid
-        self.input = Sender(to_child)
-        self.input_open = True
-        self.input_complete = False
-        self.source = from_child
-        self.received = bytearray()
-        self.open = True
-        os.set_blocking(from_child, False)
-
-    def interests(self, may_read):
-        if self.open and may_read:
-            yield self.source, select.POLLIN
-        if self.input_open and (self.input.parts or self.input_complete):
-            yield self.input.descriptor, select.POLLOUT
-
-    def feed(self):
-        self.input.flush()
-        if self.input_complete and not self.input.parts and self.input_open:
-            os.close(self.input.descriptor)
-            self.input_open = False
-
-    def read(self):
-        try:
-            data = os.read(self.source, CHUNK)
-        except BlockingIOError:
-            return
-        self.received += data
-        self.open = bool(data)
-
-    def close(self):
-        if self.input_open:
-            os.close(self.input.descriptor)
-        os.close(self.source)
-
-
-def start_program(boot, argv, env, release=None):
-    """Start argv as the program's user. ``release``: a descriptor to pass on to it."""
-    os.seteuid(boot["uid"])  # only the owner of a pipe may open it again as /dev/stdout
-    try:
-        stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
-    finally:
-        os.seteuid(ROOT)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            for number, end in enumerate((stdin[0], stdout[1], stderr[1])):
-                os.dup2(end, number)
-            if release is not None:
-                os.dup2(release, RELEASE_DESCRIPTOR)
-            os.setsid()
-            for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-                _signal.signal(number, _signal.SIG_DFL)
-            set_resource_limits(boot)
-            drop_privileges(boot)
-            os.execvpe(argv[0], argv, dict(boot["env"], **env))
-        except OSError as error:
-            os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
-        finally:
-            os._exit(127)
-    for end in (stdin[0], stdout[1], stderr[1]):
-        os.close(end)
-    return Program(pid, stdin[1], stdout[0], stderr[0])
-
-
-def start_helper(boot, work):
-    """Run work(source, sink) in a child that has become the program's user."""
-    to_child, from_child = os.pipe(), os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.dup2(to_child[0], 0)
-            os.dup2(from_child[1], 1)
-            os.closerange(3, 256)
-            drop_privileges(boot)
-            work(0, 1)
-        finally:
-            os._exit(0)
-    os.close(to_child[0])
-    os.close(from_child[1])
-    return Helper(pid, to_child[1], from_child[0])
-
-
-def set_resource_limits(boot):
-    for kind, value in (
-        # gVisor counts this process for the user that made it: root.
-        (resource.RLIMIT_NPROC, boot["processes"] - 1),
-        (resource.RLIMIT_NOFILE, boot["open_files"]),
-        (resource.RLIMIT_FSIZE, boot["file_size"]),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(kind, (value, value))
-
-
-def drop_privileges(boot):
-    """Become the program's user for good, in its work folder."""
-    os.umask(0o022)
-    os.setgroups([])
-    os.setresgid(boot["gid"], boot["gid"], boot["gid"])
-    os.setresuid(boot["uid"], boot["uid"], boot["uid"])
-    os.chdir(boot["work"])
-
-
-def forbid_user_namespaces():
-    """Seccomp for this process and all that it starts: a new user namespace would switch
-    RLIMIT_NPROC off. clone3 hides its flags from a filter, so libc has to fall back to clone.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    machine = MACHINES.get(os.uname().machine)
-    if machine is None:
-        raise OSError("no system call filter for " + os.uname().machine)
-    audit, unshare, setns, clone, clone3 = machine
-    load, jump_equal, jump_set, give = 0x20, 0x15, 0x45, 0x06
-    rules = (
-        (load, 0, 0, 4),  # seccomp_data.arch
-        (jump_equal, 0, 8, audit),
-        (load, 0, 0, 0),  # seccomp_data.nr
-        (jump_equal, 5, 0, unshare),
-        (jump_equal, 4, 0, setns),
-        (jump_equal, 4, 0, clone3),
-        (jump_equal, 0, 4, clone),
-        (load, 0, 0, 16),  # the flags, low half of the first argument
-        (jump_set, 0, 2, CLONE_NEWUSER),
-        (give, 0, 0, EPERM_ACTION),
-        (give, 0, 0, ENOSYS_ACTION),
-        (give, 0, 0, ALLOW_ACTION),
-    )
-    code = b"".join(
-        kind.to_bytes(2, "little")
-        + bytes((when, otherwise))
-        + value.to_bytes(4, "little")
-        for kind, when, otherwise, value in rules
-    )
-    program = ctypes.create_string_buffer(code, len(code))
-    address = ctypes.addressof(program)
-    header = ctypes.create_string_buffer(16)
-    header[0:2] = len(rules).to_bytes(2, "little")
-    header[8:16] = address.to_bytes(8, "little")
-    for option, first, second in (
-        (PR_SET_NO_NEW_PRIVS, 1, None),
-        (PR_SET_SECCOMP, 2, header),
-    ):
-        if libc.prctl(option, first, second, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), f"prctl refused option {option}")
-
-
-def describe_kernel():
-    """What the kernel says of itself. gVisor's kernel log is its own; no other has its line."""
-    log = ctypes.create_string_buffer(1 << 16)
-    size = ctypes.CDLL(None).klogctl(SYSLOG_READ_ALL, log, len(log))
-    with open("/proc/version") as version:
-        return {
-            "gvisor": size > 0 and b"Starting gVisor" in log.raw[:size],
-            "kernel": version.read(200).strip(),
-        }
-
-
-def memory_now(folders):
-    """(free, used by programs) in bytes. What fills the size-capped folders is not used."""
-    values = {}
-    with open("/proc/meminfo", "rb") as lines:
-        for line in lines:
-            name, rest = line.split(b":")
-            values[name] = int(rest.split()[0]) * 1024
-    in_folders = 0
-    for folder in folders:
-        status = os.statvfs(folder)
-        in_folders += (status.f_blocks - status.f_bfree) * status.f_frsize
-    return values[b"MemFree"], values[b"AnonPages"] - in_folders
-
-
-def count_tasks():
-    """Processes and threads of the whole sandbox, this one included."""
-    ctypes.CDLL(None).sysinfo(SYSINFO)
-    return int.from_bytes(SYSINFO[80:82], "little")
-'''
-
-GUEST_SOURCE = r'''"""The guest: the first process in every sandbox. It runs the steps of one job and ends.
-
-The host sends this text, then frames, over the container's stdin, and reads frames from its
-stdout; nothing else leads in or out. From the host: B boot, F file, D its data, I stdin,
-G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, f file,
-d its data, q its end, k skipped, ! failed, z done.
-
-It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
-folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
-time: hence ``_signal``, whose Python half costs more to import than all the rest.
-"""
-
-import _signal
-import os
-import select
-import time
-
-from sandbox_core.guest_files import collect, unpack
-from sandbox_core.guest_process import (
-    RELEASE_DESCRIPTOR,
-    count_tasks,
-    describe_kernel,
-    forbid_user_namespaces,
-    memory_now,
-    start_helper,
-    start_program,
-)
-from sandbox_core.guest_wire import (
-    CHUNK,
-    Wire,
-    frame_of,
-    json_text,
-    literal,
-    take_frame,
-)
-
-BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
-INPUT_BACKLOG = (
-    1 << 20
-)  # bytes waiting for the unpacker above which the host has to wait
-COALESCE_SECONDS = 0.005
-BURST = 1 << 15  # a read this long means that more is there: do not pause
-WATCH_SECONDS = 0.02
-FULL_SECONDS = (
-    2.0  # so long at the process limit means: a fork bomb, not a busy program
-)
-COLLECT_SECONDS = 3.0
-LEASE_OVER = 75
-FLAGS = (
-    "cancelled",
-    "timed_out",
-    "memory_killed",
-    "output_capped",
-    "processes_killed",
-    "processes_full",
-    "disk_full",
-)
-
-
-class Guest:
-    """One job, from the boot frame to ``done``."""
-
-    def __init__(self):
-        self.wire = Wire()
-        self.boot = None
-        self.job = None
-        self.input_data = []
-        self.program = None
-        self.helper = None
-        self.warm = None  # (Program, release descriptor) of a waiting launcher
-        self.flags = dict.fromkeys(FLAGS, False)
-        self.printed = 0
-        self.started_at = None
-        self.full_since = None
-        self.next_watch = 0.0
-        self.lease_end = time.monotonic() + 60
-        self.wake, wake_write = os.pipe()
-        os.set_blocking(self.wake, False)
-        os.set_blocking(wake_write, False)
-        _signal.signal(_signal.SIGCHLD, lambda *_: None)
-        _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-
-    def run(self):
-        while self.boot is None:
-            self.turn()
-        forbid_user_namespaces()
-        self.helper = start_helper(self.boot, self.unpack_work)
-        if self.boot["preload"]:
-            self.warm = self.start_launcher(self.boot["preload"])
-        self.wire.send(b"h", json_text(describe_kernel()))
-        while self.job is None:
-            self.turn()
-        try:
-            placed_at = self.await_unpacked()
-            self.run_steps()
-            self.collect_files(placed_at)
-        except OSError as error:
-            self.wire.send(b"!", json_text({"reason": str(error)}))
-        self.finish()
-
-    # --- the poll loop -----------------------------------------------------------------
-
-    def turn(self, wait=1.0):
-        """One turn: wait for a descriptor or a timer, serve what is ready, look around."""
-        now = time.monotonic()
-        if now > self.lease_end:
-            os._exit(LEASE_OVER)
-        poll = select.poll()
-        for descriptor, event in self.interests(now):
-            poll.register(descriptor, event)
-        pause = max(0.0, min(wait, self.next_timer(now) - now))
-        for descriptor, _ in poll.poll(pause * 1000):
-            self.serve(descriptor)
-        self.wire.sender.flush()
-        self.reap()
-        if self.program is not None and self.program.status is None:
-            self.watch(time.monotonic())
-
-    def interests(self, now):
-        """(descriptor, event) for all that this turn should wake up for."""
-        helper, program, unsent = self.helper, self.program, self.wire.sender.unsent
-        yield self.wake, select.POLLIN
-        if helper is None or helper.input.unsent < INPUT_BACKLOG:
-            yield 0, select.POLLIN
-        if unsent:
-            yield 1, select.POLLOUT
-        if helper is not None:
-            yield from helper.interests(unsent < BACKLOG)
-        if program is not None:
-            yield from program.interests(now, unsent < BACKLOG)
-
-    def next_timer(self, now):
-        timers = [self.lease_end]
-        if self.program is not None:
-            timers.append(self.next_watch)
-            timers += [
-                until for until in self.program.resting_until.values() if until > now
-            ]
-        return min(timers)
-
-    def serve(self, descriptor):
-        helper, program = self.helper, self.program
-        if descriptor == 0:
-            self.wire.receive()
-            self.accept_frames()
-        elif descriptor == self.wake:
-            os.read(self.wake, 4096)
-        elif helper is not None and descriptor == helper.source:
-            helper.read()
-        elif helper is not None and descriptor == helper.input.descriptor:
-            helper.feed()
-        elif program is not None and descriptor in program.outputs:
-            self.read_output(descriptor)
-        elif program is not None:
-            program.feed()
-
-    def accept_frames(self):
-        frame = take_frame(self.wire.received)
-        while frame is not None:
-            kind, payload = frame
-            if kind == b"C":
-                self.flags["cancelled"] = True
-                kill_all()
-            elif kind == b"B":
-                self.boot = literal(payload)
-                self.lease_end = time.monotonic() + self.boot["lease_seconds"]
-            elif kind == b"G":
-                self.job = literal(payload)
-            elif kind == b"I":
-                self.input_data.append(payload)
-            else:
-                self.helper.input.put(frame_of(kind, payload))
-            frame = take_frame(self.wire.received)
-
-    def read_output(self, descriptor):
-        """Pass on one chunk of a program's pipe. Returns False when there is none."""
-        program = self.program
-        try:
-            data = os.read(descriptor, CHUNK)
-        except BlockingIOError:
-            return False
-        if not data:
-            program.close_output(descriptor)
-            return False
-        room = self.job["output_bytes"] - self.printed
-        self.printed += len(data)
-        if room > 0:
-            self.wire.send(program.outputs[descriptor], data[:room])
-        if len(data) > room:
-            self.flags["output_capped"] = True
-            self.stop_program("output_capped")
-        if len(data) < BURST:
-            # Small writes come in bursts; one frame each would cost more than the program.
-            program.resting_until[descriptor] = time.monotonic() + COALESCE_SECONDS
-        return True
-
-    # --- the watch over time, memory and processes -------------------------------------
-
-    def watch(self, now):
-        if now < self.next_watch:
-            return
-        self.next_watch = now + WATCH_SECONDS
-        if now - self.started_at > self.job["seconds"]:
-            self.stop_program("timed_out")
-        free, used = memory_now(self.boot["folders"])
-        if (
-            used - self.used_before > self.job["memory_bytes"]
-            or free < self.job["reserve_bytes"]
-        ):
-            self.stop_program("memory_killed")
-        self.watch_tasks(now)
-
-    def watch_tasks(self, now):
-        limit = self.boot["processes"]
-        count = count_tasks() - 1
-        if count < limit - 1:
-            self.full_since = None
-            return
-        self.flags["processes_full"] = True
-        self.full_since = self.full_since or now
-        if now - self.full_since > FULL_SECONDS or count > 2 * limit:
-            self.stop_program("processes_killed")
-
-    def stop_program(self, flag):
-        """Kill all processes, for the first reason that there is."""
-        if self.program.status is None:
-            self.flags[flag] = True
-            kill_all()
-
-    def reap(self):
-        """Reap what has died. Returns False when no child is left at all."""
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return True
-                if self.program is not None and pid == self.program.pid:
-                    self.program.status = status
-        except ChildProcessError:
-            return False
-
-    def bury_all(self):
-        """Kill and reap until waitpid proves that nothing is left."""
-        kill_all()
-        while self.reap():
-            time.sleep(0.001)
-            kill_all()
-
-    # --- steps -------------------------------------------------------------------------
-
-    def unpack_work(self, source, sink):
-        unpack(source, sink, self.boot)
-
-    def await_unpacked(self):
-        """The file system's time after all files were placed, in ns. Raises OSError."""
-        helper = self.helper
-        helper.input_complete = True
-        helper.feed()
-        while helper.open:
-            self.turn()
-        helper.close()
-        self.helper = None
-        kind, payload = take_frame(helper.received) or (
-            b"!",
-            b"the unpacker was killed",
-        )
-        if kind != b"t":
-            raise OSError("The files could not be placed: " + payload.decode())
-        return int(payload)
-
-    def run_steps(self):
-        self.used_before = memory_now(self.boot["folders"])[1]
-        for index, step in enumerate(self.job["steps"]):
-            if self.flags["cancelled"] or not self.run_step(index, step):
-                break
-
-    def run_step(self, index, step):
-        """Run one step to its end; everything it started is dead then. True if it went well."""
-        self.program = self.start_step(step)
-        started = time.monotonic()
-        if self.started_at is None:
-            self.started_at = started
-        self.wire.send(b"s", json_text({"step": index}))
-        self.program.supply(self.input_data)
-        self.input_data = []
-        while self.program.status is None:
-            self.turn()
-        seconds = time.monotonic() - started
-        if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
-            self.flags["processes_killed"] = True  # it ended, and left a crowd behind
-        self.bury_all()
-        self.drain_outputs()
-        self.look_at_disks()
-        status = self.program.status
-        self.program.close()
-        self.program = None
-        code, number = None, None
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-        else:
-            code = os.WEXITSTATUS(status)
-        ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
-        self.wire.send(b"x", json_text(ended))
-        return code == 0
-
-    def start_step(self, step):
-        if not step["launched"]:
-            return start_program(self.boot, step["argv"], step["env"])
-        if self.warm is None or not step["warm"]:
-            self.warm = self.start_launcher([])
-        program, release = self.warm
-        self.warm = None
-        fields = ["path=" + step["path"], "value=" + self.job["value_path"]]
-        fields += [f"env={name}={value}" for name, value in step["env"].items()]
-        os.write(release, "\0".join([*fields, "", ""]).encode())
-        os.close(release)
-        return program
-
-    def start_launcher(self, preload):
-        """Start the Python launcher; it waits for fields on its release descriptor."""
-        receive, release = os.pipe()
-        argv = [
-            "python3",
-            "-c",
-            self.boot["launcher"],
-            str(RELEASE_DESCRIPTOR),
-            *preload,
-        ]
-        program = start_program(self.boot, argv, {}, release=receive)
-        os.close(receive)
-        return program, release
-
-    def drain_outputs(self):
-        """All writers are dead, so an empty pipe stays empty. Do not wait for its end: a
-        writing end that was on its way through a socket may outlive its processes."""
-        for descriptor in list(self.program.outputs):
-            while self.read_output(descriptor):
-                while self.wire.sender.unsent >= BACKLOG:
-                    self.turn()
-
-    def look_at_disks(self):
-        for folder in self.boot["folders"]:
-            free = os.statvfs(folder)
-            if free.f_bavail * free.f_frsize < 1 << 16:
-                self.flags["disk_full"] = True
-
-    # --- the end -----------------------------------------------------------------------
-
-    def collect_files(self, placed_at):
-        """Pass on whole frames of the collector until its end or its time is up."""
-        job = self.job
-        helper = self.helper = start_helper(
-            self.boot, lambda _, sink: collect(sink, job, placed_at)
-        )
-        end = time.monotonic() + COLLECT_SECONDS
-        while helper.open and time.monotonic() < end:
-            if self.wire.sender.unsent >= BACKLOG:
-                end += WATCH_SECONDS  # the host is slow to read, not the collector
-            self.turn(WATCH_SECONDS)
-            frame = take_frame(helper.received)
-            while frame is not None:
-                self.wire.send(*frame)
-                frame = take_frame(helper.received)
-        if helper.open:
-            reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
-            self.wire.send(b"k", json_text({"name": "", "reason": reason}))
-        helper.close()
-        self.helper = None
-        self.bury_all()
-
-    def finish(self):
-        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
-        self.wire.send(b"z", json_text(dict(self.flags, seconds=seconds)))
-        while self.wire.sender.unsent:
-            self.turn()
-        os._exit(0)
-
-
-def kill_all():
-    """SIGKILL for every process but this one, in every process group and namespace."""
-    try:
-        os.kill(-1, _signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-if __name__ == "__main__":
-    Guest().run()
-'''
-
-GUEST_WIRE_SOURCE = r'''"""Frames between guest and host, seen from inside the sandbox.
-
-A frame is one ASCII letter, a 4-byte big-endian length and the payload. Headers from the
-host are Python literals, because the host is trusted and a literal needs no import; headers
-to the host are JSON, because the host must not trust this side. ``_json`` is the C half of
-``json``: importing the whole package would cost each run some ten milliseconds.
-"""
-
-import _json
-import os
-from collections import deque
-
-CHUNK = 1 << 18
-
-
-def json_text(value):
-    """JSON bytes of nested dicts with plain keys, lists, str, numbers, bool and None."""
-    return _json_of(value).encode()
-
-
-def _json_of(value):
-    if isinstance(value, str):
-        return _json.encode_basestring_ascii(value)
-    if isinstance(value, dict):
-        pairs = (
-            _json_of(name) + ":" + _json_of(entry) for name, entry in value.items()
-        )
-        return "{" + ",".join(pairs) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_json_of(entry) for entry in value) + "]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return repr(value)
-
-
-def literal(payload):
-    """The value of a header from the host."""
-    return eval(payload.decode(), {"__builtins__": {}})
-
-
-def frame_of(kind, payload):
-    return kind + len(payload).to_bytes(4, "big") + payload
-
-
-def take_frame(buffer):
-    """Cut one whole frame (kind, payload) off the front of a bytearray; None if incomplete."""
-    if len(buffer) < 5:
-        return None
-    end = 5 + int.from_bytes(buffer[1:5], "big")
-    if len(buffer) < end:
-        return None
-    kind, payload = bytes(buffer[:1]), bytes(buffer[5:end])
-    del buffer[:end]
-    return kind, payload
-
-
-class Sender:
-    """Bytes on their way into a pipe that may be full. Never blocks."""
-
-    def __init__(self, descriptor):
-        self.descriptor = descriptor
-        self.parts = deque()
-        self.unsent = 0
-        os.set_blocking(descriptor, False)
-
-    def put(self, data):
-        if data:
-            self.parts.append(memoryview(data))
-            self.unsent += len(data)
-
-    def flush(self):
-        """Write what the pipe takes now. A reader that is gone loses the rest."""
-        while self.parts:
-            try:
-                written = os.write(self.descriptor, self.parts[0][:CHUNK])
-            except BlockingIOError:
-                return
-            except BrokenPipeError:
-                self.parts.clear()
-                self.unsent = 0
-                return
-            self.unsent -= written
-            rest = self.parts.popleft()[written:]
-            if rest:
-                self.parts.appendleft(rest)
-
-
-class Wire:
-    """Frames from descriptor 0 and to descriptor 1. Never blocks."""
-
-    def __init__(self):
-        self.received = bytearray()
-        self.sender = Sender(1)
-        os.set_blocking(0, False)
-
-    def receive(self):
-        """Read what is there; the end of the stream means that our owner is gone."""
-        try:
-            data = os.read(0, CHUNK)
-        except BlockingIOError:
-            return
-        if not data:
-            os._exit(0)
-        self.received += data
-
-    def send(self, kind, payload=b""):
-        self.sender.put(frame_of(kind, payload))
-'''
-
-LAUNCHER_SOURCE = r'''"""Starts one Python program as a real ``__main__``, from a cold or a warm interpreter.
-
-The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
-user, in the work folder, with the program's own environment and pipes. The modules named are
-imported first; none means cold. Then the launcher waits on RELEASE_FD for the release: fields
-``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
-arguments, nor environment variables can hold a NUL, so nothing is quoted.
-
-``path``   absolute path of the program (once)
-``value``  file that gets the value of a last bare expression, as JSON ``{"text": repr}`` (once)
-``arg``    one argument of the program, in order (any number)
-``env``    one ``NAME=value`` to add to the environment (any number)
-
-If RELEASE_FD ends first, the launcher exits with 0 and says nothing. The value file is written
-only if there is a value, is at most 400 KiB, and must be read as something that the program
-could have written itself.
-
-Everything else is as with ``python3 PATH ARGUMENTS``: exit status, output, threads, signals.
-Only this differs, and cannot be helped:
-
-* one more frame is below ``__main__``: seen in a printed stack, as the caller of module code,
-  by a ``stacklevel`` that goes beyond the program, by a trace or profile function at the end,
-  and as one or two calls less before the recursion limit;
-* ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
-  ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
-  the warning filters they set; garbage collector counts and the process's age are other ones;
-* the value of a last bare expression lives until the program's threads have ended, and the code
-  of ``__main__`` has one more constant, which takes that value.
-
-Only what every interpreter has built in or has loaded at its start is imported here: a cold
-start costs no more, and no file beside the program can take the place of a module.
-"""
-
-import _ast
-import _signal
-import atexit
-import io
-import os
-import sys
-import time
-
-# importlib's own name for itself: importing importlib would run a file of that name.
-SourceFileLoader = sys.modules["_frozen_importlib_external"].SourceFileLoader
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import CodeType, TracebackType
-    from typing import Any, TypeGuard
-
-VALUE_CHARACTERS = 64 * 1024
-VALUE_SECONDS = 2.0
-CUT_MARK = " … (cut)"
-JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
-# Stands in the syntax tree for the object that takes the last value; no program has this string.
-TAKER_MARK = "the launcher's taker of the last value"
-# What the interpreter takes out of __main__ when a program file has ended.
-FORGOTTEN_NAMES = ("__file__", "__cached__")
-
-
-def preload(names: list[str]) -> None:
-    """Import the modules; one that fails does so again in the program that imports it.
-
-    The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
-    """
-    saved = os.dup(1), os.dup(2)
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
-    for name in names:
-        try:
-            __import__(name)
-        except Exception:
-            continue
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.dup2(saved[0], 1)
-    os.dup2(saved[1], 2)
-    for descriptor in (*saved, silence):
-        os.close(descriptor)
-
-
-def receive(descriptor: int) -> dict[str, list[str]]:
-    """The fields of the release by name; SystemExit when there is none."""
-    message = b""
-    while not message.endswith(b"\0\0"):
-        chunk = os.read(descriptor, 65536)
-        if not chunk:
-            raise SystemExit
-        message += chunk
-    os.close(descriptor)
-    fields: dict[str, list[str]] = {"path": [], "value": [], "arg": [], "env": []}
-    for field in os.fsdecode(message[:-2]).split("\0"):
-        name, _, value = field.partition("=")
-        fields[name].append(value)
-    return fields
-
-
-def new_main() -> dict[str, object]:
-    """Put a new module in the place of ``__main__`` and return its namespace.
-
-    Before anything is preloaded, because multiprocessing keeps the module that it finds.
-    """
-    main = type(sys)("__main__")
-    namespace = vars(main)
-    if "__annotations__" in globals():
-        namespace["__annotations__"] = {}
-    namespace["__builtins__"] = __builtins__
-    sys.modules["__main__"] = main
-    return namespace
-
-
-def dress(path: str, arguments: list[str], additions: list[str]) -> None:
-    """Make argv, path and environment those of ``python3 PATH ARGUMENTS``."""
-    sys.argv = [path, *arguments]
-    if hasattr(sys, "orig_argv"):
-        sys.orig_argv = [sys.orig_argv[0], path, *arguments]
-    if not getattr(sys.flags, "safe_path", False):
-        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-    for addition in additions:
-        name, _, value = addition.partition("=")
-        os.environ[name] = value
-        if name == "TZ":
-            time.tzset()
-
-
-def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
-    """The program's code; the value of a last bare expression is written to value_path.
-
-    What cannot be read or compiled, plain python3 is put in this one's place to complain of:
-    nothing of the program has run yet, and nobody else words it as the interpreter does.
-    """
-    stderr = sys.stderr
-    # Plain python3 would say the warnings again, so they wait until the program is compiled.
-    sys.stderr = held = io.StringIO()
-    try:
-        with open(path, "rb") as file:
-            code = compile_program(file.read(), path, LastValue(value_path))
-    except Exception:
-        os.execv(sys.executable, [sys.executable, path, *arguments])
-    finally:
-        sys.stderr = stderr
-    if held.getvalue():
-        stderr.write(held.getvalue())
-    return code
-
-
-def compile_program(source: bytes, path: str, taker: "LastValue") -> "CodeType":
-    """Compile as `load` says, whatever compile raises; no flag of the launcher's is inherited.
-
-    A shown expression ``x`` becomes ``x in taker``: nothing but one more operation at the end
-    of the same code, which calls no method of x, so that debuggers and tracebacks see the same.
-    """
-    tree = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
-    assert isinstance(tree, _ast.Module)
-    if not tree.body or not is_shown(tree.body[-1], source):
-        return compile(tree, path, "exec", dont_inherit=True)
-    last = tree.body[-1]
-    place = {name: getattr(last.value, name) for name in last.value._attributes}
-    mark = _ast.Constant(TAKER_MARK, **place)
-    last.value = _ast.Compare(last.value, [_ast.In()], [mark], **place)
-    code = compile(tree, path, "exec", dont_inherit=True)
-    constants = (taker if one == TAKER_MARK else one for one in code.co_consts)
-    return code.replace(co_consts=tuple(constants))
-
-
-def is_shown(last: _ast.stmt, source: bytes) -> "TypeGuard[_ast.Expr]":
-    """Whether a notebook shows the last statement's value: no literal, no `;` after it."""
-    if not isinstance(last, _ast.Expr) or isinstance(last.value, _ast.Constant):
-        return False
-    lines = source[3 * source.startswith(b"\xef\xbb\xbf") :].splitlines()
-    end = last.end_lineno or last.lineno
-    rest = [lines[end - 1][last.end_col_offset :], *lines[end:]]
-    return not any(b";" in line.partition(b"#")[0] for line in rest)
-
-
-class LastValue:
-    """Takes the value of the last bare expression; it goes to a file when the program ends."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.process = os.getpid()
-
-    def __contains__(self, value: object) -> bool:
-        # A coroutine that nobody awaited has to end here and now: its warning names the line
-        # of the program that runs.
-        if value is not None and not hasattr(type(value), "cr_code"):
-            atexit.register(self.write, value)
-        return True
-
-    def write(self, value: object) -> None:
-        """Write the value's text unless that fails or takes too long; a fork writes none."""
-        if os.getpid() != self.process:
-            return
-        streams = sys.stdout, sys.stderr
-        sys.stdout = sys.stderr = io.StringIO()
-        handler = _signal.signal(_signal.SIGALRM, stop_writing)
-        timer = _signal.setitimer(_signal.ITIMER_REAL, VALUE_SECONDS, 0.1)
-        try:
-            try:
-                text = bounded_repr(value).translate(JSON_ESCAPES)
-                with open(self.path, "w", encoding="utf-8", errors="replace") as file:
-                    file.write(f'{{"text": "{text}"}}')
-            finally:
-                _signal.setitimer(_signal.ITIMER_REAL, 0)
-        except BaseException:
-            pass  # the program has ended already, and how is not for its value to say
-        _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
-        _signal.setitimer(_signal.ITIMER_REAL, *timer)
-        sys.stdout, sys.stderr = streams
-
-
-def stop_writing(number: int, frame: object) -> None:
-    """Signal handler that ends a repr which takes too long."""
-    raise TimeoutError
-
-
-def bounded_repr(value: "Any") -> str:
-    """The value's repr, at most VALUE_CHARACTERS and a mark."""
-    if type(value) in (str, bytes, list, tuple):
-        # An item is at least one character long, so this cuts nothing that would be shown.
-        value = value[:VALUE_CHARACTERS]
-    text = repr(value)
-    return text if len(text) <= VALUE_CHARACTERS else text[:VALUE_CHARACTERS] + CUT_MARK
-
-
-class Report:
-    """The exception hook for the exception that ends the program.
-
-    It hands on to the program's own hook what that would have got without a launcher. Being
-    called by the interpreter, when the launcher's frame has gone, it leaves all else to it:
-    exit status, signal 2 for KeyboardInterrupt, SystemExit raised by a hook.
-    """
-
-    def __init__(self) -> None:
-        self.hook = sys.excepthook
-
-    def __call__(
-        self,
-        kind: type[BaseException],
-        error: BaseException,
-        trace: "TracebackType | None",
-    ) -> None:
-        trace = without_launcher(error)
-        sys.last_traceback = trace
-        sys.excepthook = self.hook
-        try:
-            self.hook(kind, error, trace)
-        except SystemExit:
-            raise
-        except BaseException as failure:
-            sys.stderr.write("Error in sys.excepthook:\n")
-            sys.__excepthook__(type(failure), failure, without_launcher(failure))
-            sys.stderr.write("\nOriginal exception was:\n")
-            sys.__excepthook__(kind, error, trace)
-        if trace is not None:
-            for name in FORGOTTEN_NAMES:
-                trace.tb_frame.f_globals.pop(name, None)
-
-
-def without_launcher(error: BaseException) -> "TracebackType | None":
-    """Drop the launcher's frames from the error's traceback, and return what is left."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_globals is globals():
-        trace = trace.tb_next
-    BaseException.with_traceback(error, trace)
-    return trace
-
-
-if __name__ == "__main__":
-    if sys.path[0] == "":
-        del sys.path[0]
-    namespace = new_main()
-    if sys.argv[2:]:
-        preload(sys.argv[2:])
-    release = receive(int(sys.argv[1]))
-    path, arguments = release["path"][0], release["arg"]
-    dress(path, arguments, release["env"])
-    code = load(path, arguments, release["value"][0])
-    namespace.update(
-        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
-    )
-    report = Report()
-    # From here on no function is called that the program's own trace function could see.
-    try:
-        exec(code, namespace)
-        for name in FORGOTTEN_NAMES:
-            namespace.pop(name, None)
-    except SystemExit:
-        raise
-    except BaseException:
-        report.hook = getattr(sys, "excepthook", sys.__excepthook__)
-        sys.excepthook = report
-        raise
-    finally:
-        del namespace
-        for name in ("stderr", "stdout"):
-            try:
-                getattr(sys, name).flush()
-            except BaseException:
-                continue  # reported, if it still fails, when the interpreter flushes again
-'''
-
-# ===== end sandbox_core/payload.py =====
-
-# ===== begin sandbox_core/guest_program.py =====
-
-"""The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules."""
-
-
-@cache
-def guest_program() -> str:
-    """One program text that registers the guest's modules under their names and runs it."""
-    modules = (
-        ("sandbox_core.guest_wire", GUEST_WIRE_SOURCE),
-        ("sandbox_core.guest_process", GUEST_PROCESS_SOURCE),
-        ("sandbox_core.guest_files", GUEST_FILES_SOURCE),
-    )
-    lines = ["import sys", "sys.modules['sandbox_core'] = type(sys)('sandbox_core')"]
-    for name, source in modules:
-        lines.append(f"module = sys.modules[{name!r}] = type(sys)({name!r})")
-        lines.append(f"exec(compile({source!r}, {name!r}, 'exec'), module.__dict__)")
-    lines.append(
-        f"exec(compile({GUEST_SOURCE!r}, 'guest', 'exec'), {{'__name__': '__main__'}})"
-    )
-    return "\n".join(lines) + "\n"
-
-
-# ===== end sandbox_core/guest_program.py =====
-
 # ===== begin sandbox_core/hardening.py =====
 
 """The one place that decides what a sandbox container may do.
@@ -2966,10 +2597,12 @@ GUEST_UID = 1000
 RESERVE_MIB = 128
 
 _GUEST_MIB = 64
+# Preloaded modules are not the program's memory: numpy, pandas and matplotlib take 100 MB.
+WARM_MIB = 160
 _PIDS = 4096
 
 
-def container_memory_bytes(limits: Limits) -> int:
+def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
     """The container's memory limit: the second wall behind the guest's own watch.
 
     gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
@@ -2977,6 +2610,8 @@ def container_memory_bytes(limits: Limits) -> int:
     needs to act before the kernel does.
     """
     mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
+    if warm:
+        mib += WARM_MIB
     return mib * MIB
 
 
@@ -2986,9 +2621,10 @@ def container_config(
     argv: tuple[str, ...],
     limits: Limits,
     labels: dict[str, str],
+    warm: bool = False,
 ) -> dict[str, Any]:
-    """The whole configuration of one sandbox container."""
-    memory = container_memory_bytes(limits)
+    """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
+    memory = container_memory_bytes(limits, warm)
     return {
         "Image": image,
         # The image's own entry point is not ours to trust: the guest is the first process.
@@ -3146,18 +2782,17 @@ class FrameReader:
         Raises ProtocolError at an unknown kind or an oversized length, as soon as its five
         header bytes are there.
         """
-        self._received += untrusted_data
-        start = 0
-        while len(self._received) - start >= 5:
-            kind = self._received[start : start + 1]
-            length = int.from_bytes(self._received[start + 1 : start + 5], "big")
-            _check_frame(bytes(kind), length)
-            end = start + 5 + length
-            if len(self._received) < end:
+        received = self._received
+        received += untrusted_data
+        while len(received) >= 5:
+            kind, length = bytes(received[:1]), int.from_bytes(received[1:5], "big")
+            _check_frame(kind, length)
+            end = 5 + length
+            if len(received) < end:
                 break
-            yield kind.decode("ascii"), bytes(self._received[start + 5 : end])
-            start = end
-        del self._received[:start]
+            payload = bytes(received[5:end])
+            del received[:end]  # before the yield: the caller may leave the loop there
+            yield kind.decode("ascii"), payload
 
 
 def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
@@ -3182,6 +2817,7 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 """What the guest is told: the boot frame, and the frames of one job."""
 
 
+_MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
@@ -3238,8 +2874,14 @@ def _environment(limits: Limits) -> dict[str, str]:
     }
 
 
-def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
-    """Files, stdin and, last, the job itself: the program starts only when all is there."""
+def job_frames(
+    request: RunRequest, plan: InputPlan, lease_seconds: float, warm: bool = False
+) -> Iterator[bytes]:
+    """Files, stdin and, last, the job itself: the program starts only when all is there.
+
+    ``warm``: the sandbox has a warm launcher; the first step gets it if it may.
+    """
+    warm_step = warm and may_run_warm(request, plan)
     for file in plan.files:
         yield encode_header("F", {"name": file.name})
         yield from _data_frames("D", file.data)
@@ -3249,9 +2891,12 @@ def job_frames(request: RunRequest, plan: InputPlan) -> Iterator[bytes]:
         "G",
         {
             "steps": [
-                _step(step.language, name)
-                for step, name in zip(request.steps, plan.step_names, strict=True)
+                _step(step.language, name, warm_step and index == 0)
+                for index, (step, name) in enumerate(
+                    zip(request.steps, plan.step_names, strict=True)
+                )
             ],
+            "lease_seconds": lease_seconds,
             "seconds": limits.seconds,
             "memory_bytes": limits.memory_mib * MIB,
             "reserve_bytes": RESERVE_MIB * MIB // 2,
@@ -3270,7 +2915,20 @@ def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
         yield encode_frame(kind, view[start : start + DATA_CHUNK])
 
 
-def _step(language_name: str, file_name: str) -> dict[str, Any]:
+def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
+    """Whether the first step behaves the same in an interpreter with preloaded modules.
+
+    It does not when a file or folder beside it could take the place of a module: the
+    preloaded one would be in ``sys.modules`` already. Any Python file or folder of the
+    request counts, whatever its name: the modules' own imports are many, and cold is right.
+    """
+    if not language_named(request.steps[0].language).launched:
+        return False
+    beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
+    return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
+
+
+def _step(language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
     language = language_named(language_name)
     path = f"{WORK_FOLDER}/{file_name}"
     return {
@@ -3278,11 +2936,784 @@ def _step(language_name: str, file_name: str) -> dict[str, Any]:
         "env": {},
         "path": path,
         "launched": language.launched,
-        "warm": False,
+        "warm": warm,
     }
 
 
 # ===== end sandbox_core/job.py =====
+
+# ===== begin sandbox_core/boot.py =====
+
+"""From nothing to a guest that waits for its job: what cold runs and the pool both do first."""
+
+
+_HELLO_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class BootedSandbox:
+    """A sandbox whose guest is ready. ``reader`` holds the state of its frame stream, of
+    which ``hello`` was the first payload."""
+
+    channel: Channel
+    reader: FrameReader
+    hello: bytes
+
+
+def boot_sandbox(
+    engine: Engine, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+) -> BootedSandbox:
+    """Start a sandbox, send it the guest, and wait until it says hello.
+
+    With ``spec.preload`` that is when its Python launcher has imported those modules. Raises
+    EngineError; NotIsolated when the kernel in there is not gVisor's; ChannelClosed when
+    cancelled; ProtocolError. On any raise nothing is left.
+    """
+    channel = engine.start(spec, cancel, deadline)
+    try:
+        lease_seconds = spec.expires_at - time.time()
+        frame = boot_frame(spec.limits, lease_seconds, spec.preload)
+        channel.send(encode_program(guest_program()) + frame, deadline)
+        reader = FrameReader()
+        hello = _await_hello(channel, reader, cancel, deadline)
+        if not parse_header(hello, {"gvisor": bool})["gvisor"]:
+            raise NotIsolated(
+                f"The runtime “{spec.runtime}” is not gVisor, so nothing was run. An "
+                "administrator should register runsc under this name (docs/setup.md)."
+            )
+    except BaseException:
+        channel.close()
+        raise
+    return BootedSandbox(channel, reader, hello)
+
+
+def _await_hello(
+    channel: Channel, reader: FrameReader, cancel: CancelToken, deadline: Deadline
+) -> bytes:
+    while not deadline.passed():
+        if cancel.is_set():
+            raise ChannelClosed("The run was stopped on request.")
+        untrusted_data = channel.recv(min(_HELLO_POLL_SECONDS, deadline.remaining()))
+        if untrusted_data == b"":
+            raise ChannelClosed(
+                "The sandbox ended unexpectedly. Try again; if it stays, tell your "
+                "administrator."
+            )
+        for kind, untrusted_payload in reader.feed(untrusted_data or b""):
+            if kind != "h":
+                raise ProtocolError("The sandbox sent a broken message.", "no hello")
+            return untrusted_payload
+    raise StartFailed("The sandbox did not answer in time. Try again.")
+
+
+# ===== end sandbox_core/boot.py =====
+
+# ===== begin sandbox_core/pool.py =====
+
+"""Sandboxes started before they are needed. Each is used once and thrown away.
+
+A pool keeps a few booted sandboxes for every kind that was asked for lately, refills itself
+in the background, and never makes a run wait: it has one, or the run starts cold.
+"""
+
+
+_pool_log = logging.getLogger("run_code.pool")
+
+# What an idle sandbox with the default modules costs the host (docs/performance.md).
+IDLE_SANDBOX_MIB = 128
+_BOOT_SECONDS = 60.0
+_TIDY_SECONDS = 5.0
+_OLDEST_SECONDS = 1800.0
+_LONGEST_RUN_SECONDS = 4000.0
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_POOL_CLOSE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """``size`` sandboxes of each kind; none when 0. ``idle_seconds`` after a kind was last
+    asked for, its sandboxes go. All of them together stay within ``memory_budget_mib``.
+    """
+
+    size: int = 1
+    idle_seconds: float = 900.0
+    memory_budget_mib: int = 512
+    preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
+
+    @property
+    def most(self) -> int:
+        """The largest number of idle sandboxes of all kinds."""
+        return self.memory_budget_mib // IDLE_SANDBOX_MIB if self.size else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """Counters since the start; ``refill_seconds`` is the time of the last refill."""
+
+    hits: int = 0
+    misses: int = 0
+    refills: int = 0
+    failures: int = 0
+    idle: int = 0
+    refill_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Idle:
+    sandbox: BootedSandbox
+    made_at: float
+
+
+class _Shelf:
+    """The idle sandboxes of one kind."""
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        self.spec = spec
+        self.wanted_at = 0.0
+        self.idle: deque[_Idle] = deque()
+
+
+class WarmPool:
+    """Idle sandboxes of one engine. Thread-safe; its own thread starts at the first take."""
+
+    def __init__(self, engine: Engine, settings: PoolSettings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._shelves: dict[SandboxSpec, _Shelf] = {}
+        self._stats = PoolStats()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._cancel = CancelToken()
+        self._thread: threading.Thread | None = None
+        self._pause = 0.0
+        self._next_try = 0.0
+
+    def take(self, spec: SandboxSpec) -> BootedSandbox | None:
+        """A sandbox as this spec asks for, if one is ready; never waits. The next one of
+        its kind is made in the background. The taker has to close it."""
+        kind = self._kind_of(spec)
+        found: BootedSandbox | None = None
+        with self._changed:
+            if self._closed or not self._settings.most:
+                return None
+            shelf = self._shelves.setdefault(kind, _Shelf(kind))
+            shelf.wanted_at = time.monotonic()
+            dead = []
+            while shelf.idle and found is None:
+                candidate = shelf.idle.popleft()
+                if _is_usable(candidate):
+                    found = candidate.sandbox
+                else:
+                    dead.append(candidate)
+            hit = found is not None
+            self._stats = replace(
+                self._stats,
+                hits=self._stats.hits + hit,
+                misses=self._stats.misses + (not hit),
+            )
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="run-code-pool", daemon=True
+                )
+                self._thread.start()
+        for entry in dead:
+            entry.sandbox.channel.close()
+        return found
+
+    def refill(self) -> None:
+        """Called after a run: now is a good time to make what is missing."""
+        with self._changed:
+            self._changed.notify()
+
+    def stats(self) -> PoolStats:
+        """The counters as they are now."""
+        with self._changed:
+            return replace(self._stats, idle=self._count())
+
+    def close(self) -> None:
+        """Throw all idle sandboxes away and take no more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._cancel.cancel()
+        if self._thread is not None:
+            self._thread.join(_POOL_CLOSE_SECONDS)
+        with self._changed:
+            shelves, self._shelves = self._shelves, {}
+        for shelf in shelves.values():
+            for entry in shelf.idle:
+                entry.sandbox.channel.close()
+
+    def _kind_of(self, spec: SandboxSpec) -> SandboxSpec:
+        """What two specs have in common when one sandbox would do for both."""
+        return replace(
+            spec,
+            run_id="",
+            expires_at=0.0,
+            limits=spec.limits.shape(),
+            preload=self._settings.preload,
+        )
+
+    def _count(self) -> int:
+        return sum(len(shelf.idle) for shelf in self._shelves.values())
+
+    # --- the pool's own thread ---------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait(_TIDY_SECONDS)
+                if self._closed:
+                    return
+            self._tidy()
+            spec = self._missing()
+            while spec is not None and self._make(spec):
+                spec = self._missing()
+
+    def _tidy(self) -> None:
+        """Throw away what is dead, old, or of a kind that nobody wants any more."""
+        now = time.monotonic()
+        discarded: list[_Idle] = []
+        with self._changed:
+            for kind, shelf in list(self._shelves.items()):
+                wanted = now - shelf.wanted_at < self._settings.idle_seconds
+                kept = deque(
+                    entry for entry in shelf.idle if wanted and _is_usable(entry)
+                )
+                discarded += [entry for entry in shelf.idle if entry not in kept]
+                shelf.idle = kept
+                if not wanted:
+                    del self._shelves[kind]
+        for entry in discarded:
+            entry.sandbox.channel.close()
+
+    def _missing(self) -> SandboxSpec | None:
+        """The kind to make next: the one asked for last that has too few."""
+        with self._changed:
+            if self._closed or time.monotonic() < self._next_try:
+                return None
+            if self._count() >= self._settings.most:
+                return None
+            lacking = [
+                shelf
+                for shelf in self._shelves.values()
+                if len(shelf.idle) < self._settings.size
+            ]
+            lacking.sort(key=lambda shelf: shelf.wanted_at)
+            return lacking[-1].spec if lacking else None
+
+    def _make(self, kind: SandboxSpec) -> bool:
+        """Boot one and put it on its shelf. False after a failure, which makes us pause."""
+        started = time.monotonic()
+        spec = replace(
+            kind,
+            run_id=f"idle-{new_run_id()}",
+            expires_at=time.time() + _OLDEST_SECONDS + _LONGEST_RUN_SECONDS,
+        )
+        try:
+            sandbox = boot_sandbox(
+                self._engine, spec, self._cancel, Deadline(_BOOT_SECONDS)
+            )
+        except SandboxError as error:
+            self._note_failure(error)
+            return False
+        now = time.monotonic()
+        with self._changed:
+            shelf = self._shelves.get(kind)
+            kept = shelf is not None and not self._closed
+            if shelf is not None and kept:
+                shelf.idle.append(_Idle(sandbox, now))
+            self._pause = 0.0
+            self._stats = replace(
+                self._stats,
+                refills=self._stats.refills + 1,
+                refill_seconds=now - started,
+            )
+        if not kept:
+            sandbox.channel.close()
+        return kept
+
+    def _note_failure(self, error: SandboxError) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
+            self._next_try = time.monotonic() + self._pause
+            self._stats = replace(self._stats, failures=self._stats.failures + 1)
+        _pool_log.warning(
+            "no sandbox could be made ahead, next try in %d s: %s (%s)",
+            self._pause,
+            error,
+            error.detail,
+        )
+
+
+def _is_usable(entry: _Idle) -> bool:
+    """Not too old, and its guest is there: a dead one has an end of stream to read."""
+    if time.monotonic() - entry.made_at > _OLDEST_SECONDS:
+        return False
+    return entry.sandbox.channel.recv(0.0) is None
+
+
+# ===== end sandbox_core/pool.py =====
+
+# ===== begin owui_plugin/settings.py =====
+
+"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+
+A valve is checked by pydantic when an administrator saves it. A variable of the environment
+is checked when it is used: an error while the plugin loads would make Open WebUI switch the
+plugin off, and nobody would read why.
+"""
+
+
+_ENVIRONMENT_PREFIX = "RUN_CODE_"
+# Open WebUI itself reads this one, to sort the buttons; we never see its use.
+# The service and whoever deploys it know these by names of their own.
+_OWN_VARIABLES = {
+    "codebox_url": "CODEBOX_API_URL",
+    "codebox_secret": "CODEBOX_SECRET",
+    "codebox_timeout": "CODEBOX_TIMEOUT",
+}
+_SHORTEST_SECRET = 32
+_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
+
+_settings_log = logging.getLogger("run_code.settings")
+_limit_by_name = {record.name: record for record in limit_records()}
+_names_warned_about: set[str] = set()
+
+
+class SettingsError(InvalidRequest):
+    """A variable of the environment has a value that its setting does not allow."""
+
+
+def _limit_valve(limit: str) -> Any:
+    """A valve for the limit of this name, with the limit's own default, range and words."""
+    record = _limit_by_name[limit]
+    return Field(
+        default=record.default,
+        ge=record.low,
+        le=record.high,
+        description=_limit_description(record),
+        json_schema_extra={"limit": limit},
+    )
+
+
+def _limit_description(record: LimitRecord) -> str:
+    unit = f" {record.unit}" if record.unit else ""
+    text = record.text[0].upper() + record.text[1:]
+    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
+
+
+class CommonValves(BaseModel):
+    """The valves of both plugins: where code runs, what a run may use, how many may run."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    backend: Literal["auto", "codebox", "docker"] = Field(
+        default="auto",
+        description=(
+            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
+            "its address is set."
+        ),
+    )
+    codebox_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the codebox service, such as `http://codebox:8000`.",
+    )
+    codebox_secret: str = Field(
+        default="",
+        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
+        json_schema_extra={"input": {"type": "password"}},
+    )
+    codebox_timeout: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="Seconds without a sign of life from codebox, after which a run is lost.",
+    )
+    docker_host: str = Field(
+        default="",
+        pattern=r"^$|^[a-z+]+://\S+$",
+        description=(
+            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+        ),
+    )
+    runtime: str = Field(
+        default="runsc",
+        min_length=1,
+        description="Name of the gVisor runtime in the Docker Engine.",
+    )
+    image: str = Field(
+        default="run-code-python:latest",
+        min_length=1,
+        description="Image of the sandboxes. It must have `python3`.",
+    )
+    pull_missing_image: bool = Field(
+        default=False,
+        description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    timeout_seconds: float = _limit_valve("seconds")
+    memory_mb: int = _limit_valve("memory_mib")
+    cpus: float = _limit_valve("cpus")
+    processes: int = _limit_valve("processes")
+    open_files: int = _limit_valve("open_files")
+    work_folder_mb: int = _limit_valve("work_mib")
+    tmp_mb: int = _limit_valve("tmp_mib")
+    shm_mb: int = _limit_valve("shm_mib")
+    output_kept_kb: int = _limit_valve("kept_output_kib")
+    output_limit_mb: int = _limit_valve("output_mib")
+    max_files: int = _limit_valve("files")
+    max_file_mb: int = _limit_valve("file_mib")
+    max_concurrent_runs: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Runs at one time in each worker process of Open WebUI. Others wait.",
+    )
+    max_concurrent_runs_per_user: int = Field(
+        default=2,
+        ge=1,
+        le=256,
+        description="Runs of one user at one time in each worker process.",
+    )
+    max_waiting_runs: int = Field(
+        default=50,
+        ge=0,
+        le=10000,
+        description="Runs that may wait in each worker process. More are refused.",
+    )
+    warm_sandboxes: int = Field(
+        default=1,
+        ge=0,
+        le=32,
+        description=(
+            "Sandboxes kept ready in each worker process, so that a run need not wait for "
+            "its start. Each holds about 110 MB of memory. 0: none."
+        ),
+    )
+    warm_idle_minutes: float = Field(
+        default=15,
+        ge=1,
+        le=1440,
+        description="Minutes after the last run when ready sandboxes are given up.",
+    )
+    warm_memory_mb: int = Field(
+        default=512,
+        ge=128,
+        le=65536,
+        description="Memory that all ready sandboxes may hold together, at 128 MB each.",
+    )
+    warm_modules: str = Field(
+        default="numpy, pandas, matplotlib.pyplot",
+        pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
+        description="Python modules that a ready sandbox has imported; they must be in the image.",
+    )
+
+
+class ActionValves(CommonValves):
+    """The valves of the Run code button."""
+
+    shown_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description=(
+            "Output put under the answer, in KiB: its start and its end. The model reads it "
+            "too, in each later turn."
+        ),
+    )
+    priority: int = Field(
+        default=0,
+        description="Place of the button among others: lower comes first.",
+    )
+
+
+class ToolValves(CommonValves):
+    """The valves of the run_code tool."""
+
+    model_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description="Output given to the model, in KiB: its start and its end.",
+    )
+
+
+class EveryValve(ActionValves, ToolValves):
+    """All valves of both plugins: what the environment may set, and what the docs list."""
+
+
+class PersonalValves(BaseModel):
+    """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    timeout_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["seconds"].high,
+        description="Your own time limit in seconds; 0: the administrator's.",
+    )
+    memory_mb: int = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["memory_mib"].high,
+        description="Your own memory limit in MiB; 0: the administrator's.",
+    )
+
+    @field_validator("timeout_seconds")
+    @classmethod
+    def _check_timeout(cls, value: float) -> float:
+        return _zero_or_allowed(value, _limit_by_name["seconds"])
+
+    @field_validator("memory_mb")
+    @classmethod
+    def _check_memory(cls, value: int) -> int:
+        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
+
+
+def _zero_or_allowed(value: float, record: LimitRecord) -> float:
+    if value and value < record.low:
+        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSettings:
+    """What shapes the one runtime of the process: its backend and its queues.
+
+    ``codebox_url`` is empty when runs go to the Docker Engine.
+
+    Two plugins with equal ``key`` may share a runtime.
+    """
+
+    codebox_url: str
+    codebox_secret: str = field(repr=False)
+    codebox_timeout: float
+    docker_host: str
+    runtime: str
+    image: str
+    pull_missing_image: bool
+    max_concurrent_runs: int
+    max_concurrent_runs_per_user: int
+    max_waiting_runs: int
+    warm_sandboxes: int
+    warm_idle_minutes: float
+    warm_memory_mb: int
+    warm_modules: str
+
+    @property
+    def pool(self) -> PoolSettings:
+        """What the pool of ready sandboxes is told."""
+        modules = (name.strip() for name in self.warm_modules.split(","))
+        return PoolSettings(
+            size=self.warm_sandboxes,
+            idle_seconds=60 * self.warm_idle_minutes,
+            memory_budget_mib=self.warm_memory_mb,
+            preload=tuple(name for name in modules if name),
+        )
+
+    @property
+    def key(self) -> tuple[str | float, ...]:
+        """These settings as plain values, equal in every copy of this module."""
+        return astuple(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force for one call: plain, checked, and hashable.
+
+    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
+    """
+
+    shared: SharedSettings
+    limits: Limits
+    shown_output_kb: int
+    model_output_kb: int
+
+
+def resolve_settings(
+    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
+) -> Settings:
+    """The settings in force; called by both plugins at the start of each call.
+
+    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
+    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
+    the variable, its value and what is allowed, when a variable cannot be used.
+    """
+    _warn_of_unknown_names(environ)
+    values = EveryValve(**valves.model_dump()).model_dump()
+    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
+        if text := environ.get(environment_name(name), "").strip():
+            values[name] = _environment_value(name, text)
+    _choose_backend(values)
+    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
+    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
+    return Settings(
+        shared=SharedSettings(
+            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
+        ),
+        limits=limits.lowered(
+            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
+        ),
+        shown_output_kb=values["shown_output_kb"],
+        model_output_kb=values["model_output_kb"],
+    )
+
+
+def _choose_backend(values: dict[str, Any]) -> None:
+    """Leave the service's address only if runs go there."""
+    if values["backend"] == "docker":
+        values["codebox_url"] = ""
+    if values["backend"] == "codebox" and not values["codebox_url"]:
+        raise SettingsError(
+            "The code service has no address. Ask your administrator to set codebox_url "
+            "(CODEBOX_API_URL)."
+        )
+    secret = values["codebox_secret"].encode("utf-8")
+    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
+        raise SettingsError(
+            "The code service has no secret of 32 characters or more. Ask your "
+            "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
+def environment_name(valve: str) -> str:
+    """The variable that overrides a valve; empty when none does."""
+    if valve in _NOT_FROM_ENVIRONMENT:
+        return ""
+    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
+
+
+def describe_allowed(valve: str) -> str:
+    """In words, what values a valve takes: for errors and for the docs."""
+    schema = _SCHEMAS[valve]
+    if schema["type"] == "boolean":
+        return "true or false"
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    if schema["type"] == "string":
+        return "an address with a scheme" if "pattern" in schema else "text"
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    if "minimum" not in schema:
+        return kind
+    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+
+
+def _environment_value(name: str, text: str) -> Any:
+    try:
+        return getattr(EveryValve.model_validate({name: text}), name)
+    except ValidationError as error:
+        # A text may be an address, which has no place in a chat; a number is no secret.
+        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
+        raise SettingsError(
+            f"The environment variable {environment_name(name)} must be "
+            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
+            detail=str(error),
+        ) from None
+
+
+def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
+    known = {environment_name(name) for name in EveryValve.model_fields}
+    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
+    for name in sorted(ours - known - _names_warned_about):
+        _names_warned_about.add(name)
+        _settings_log.warning("The environment variable %s is no setting here.", name)
+
+
+_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
+# Each valve that sets a limit, with the limit's name.
+LIMIT_OF_VALVE: dict[str, str] = {
+    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
+}
+
+# ===== end owui_plugin/settings.py =====
+
+# ===== begin sandbox_core/event_feed.py =====
+
+"""Events on their way from a run to whoever watches it, who may be slow or asleep."""
+
+
+_feed_log = logging.getLogger("run_code.event_feed")
+_CAP_CHARACTERS = 1 << 18
+_CLOSE_SECONDS = 2.0
+
+
+class EventFeed:
+    """Calls ``on_event`` in a thread of its own; putting never waits for it.
+
+    Texts of one stream that wait are merged. While more than 256 Ki characters wait, further
+    text is dropped: the result holds it, the watcher only wants to see something move. One
+    that raises is told no more.
+    """
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self._on_event = on_event
+        self._waiting: deque[RunEvent] = deque()
+        self._characters = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, event: RunEvent) -> None:
+        """Hand over an event. Never blocks."""
+        if self._on_event is None:
+            return
+        with self._changed:
+            if self._characters + len(event.text) > _CAP_CHARACTERS:
+                return
+            self._characters += len(event.text)
+            last = self._waiting[-1] if self._waiting else None
+            if (
+                last
+                and event.kind == last.kind == "text"
+                and event.stream == last.stream
+            ):
+                self._waiting.pop()
+                merged = last.text + event.text
+                event = RunEvent("text", event.step, event.stream, merged)
+            self._waiting.append(event)
+            self._changed.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._deliver, name="run-code-events", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        """Let the watcher have what waits, for at most two seconds."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+        with self._changed:
+            self._waiting.clear()
+
+    def _deliver(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                event = self._waiting.popleft()
+                self._characters -= len(event.text)
+            if self._on_event is not None and not self._tell(self._on_event, event):
+                return
+
+    def _tell(self, on_event: OnEvent, event: RunEvent) -> bool:
+        try:
+            on_event(event)
+        except Exception:
+            _feed_log.exception("whoever watched a run failed, and sees no more of it")
+            self._on_event = None
+        return self._on_event is not None
+
+
+# ===== end sandbox_core/event_feed.py =====
 
 # ===== begin sandbox_core/streams.py =====
 
@@ -3812,6 +4243,12 @@ class Budgets:
     collection: float = 5.0
     farewell: float = 1.0
 
+    def lease_seconds(self, limits: Limits) -> float:
+        """After this time a run with these limits is over, whatever happened."""
+        transfers = self.transfer + (limits.work_mib << 20) / _BYTES_PER_SECOND
+        rest = limits.seconds + self.overtime + self.collection
+        return self.start + 2 * transfers + rest
+
 
 class Runner(Protocol):
     """Whatever can run a request: a local engine, or a service over HTTP."""
@@ -3839,8 +4276,10 @@ class LocalRunner:
         image: str,
         runtime: str = "runsc",
         budgets: Budgets | None = None,
+        pool: PoolSettings | None = None,
     ) -> None:
         self._engine = engine
+        self._pool = WarmPool(engine, pool or PoolSettings(size=0))
         self._image = image
         self._runtime = runtime
         self._budgets = budgets or Budgets()
@@ -3858,29 +4297,35 @@ class LocalRunner:
         feed = EventFeed(on_event)
         started = time.monotonic()
         session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        spec = self._spec(request)
         try:
-            result = session.run(self._engine, self._spec(request))
+            result = session.run(self._engine, spec, self._pool.take(spec))
         finally:
             feed.close()
-            if session.channel is not None:
-                self._dispose(session.channel)
+            for channel in session.channels:
+                self._dispose(channel)
+            self._pool.refill()
         return replace(result, total_seconds=time.monotonic() - started)
+
+    def close_pool(self) -> None:
+        """Throw away the idle sandboxes; runs go on, and start cold from now on."""
+        self._pool.close()
 
     def close(self) -> None:
         """See Runner.close."""
+        self._pool.close()
         self._disposer.shutdown(wait=True)
 
+    def pool_stats(self) -> PoolStats:
+        """How the pool of warm sandboxes has done so far."""
+        return self._pool.stats()
+
     def _spec(self, request: RunRequest) -> SandboxSpec:
-        budgets, limits = self._budgets, request.limits
-        transfers = (
-            2 * budgets.transfer + 2 * (limits.work_mib << 20) / _BYTES_PER_SECOND
-        )
-        lease = budgets.start + transfers + limits.seconds + budgets.overtime
-        lease += budgets.collection
+        lease = self._budgets.lease_seconds(request.limits)
         return SandboxSpec(
             image=self._image,
             runtime=self._runtime,
-            limits=limits,
+            limits=request.limits,
             run_id=request.run_id,
             owner=current_owner(),
             expires_at=time.time() + lease,
@@ -3909,57 +4354,80 @@ class _Session:
         cancel: CancelToken,
         budgets: Budgets,
     ) -> None:
-        self.channel: Channel | None = None
+        self.channels: list[Channel] = []
         self._request = request
         self._plan = plan
         self._cancel = cancel
         self._budgets = budgets
+        self._feed = feed
         self._reader = FrameReader()
         self._recorder = Recorder(request, feed)
         self._timed_out = False
         self._farewell: Deadline | None = None
 
-    def run(self, engine: Engine, spec: SandboxSpec) -> RunResult:
+    @property
+    def _channel(self) -> Channel | None:
+        return self.channels[-1] if self.channels else None
+
+    def run(
+        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+    ) -> RunResult:
         """Go through the phases; whatever goes wrong ends in the result."""
         error = ""
+        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         try:
-            self._converse(engine, spec)
+            sandbox = self._hand_over(engine, spec, warm)
+            facts["warm"] = "yes" if sandbox is warm else "no"
+            self._follow()
         except SandboxError as problem:
             if not self._cancel.is_set():
                 error = self._explain(problem)
-        facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         return self._recorder.result(self._host_evidence(error), facts)
 
-    def _converse(self, engine: Engine, spec: SandboxSpec) -> None:
-        budgets = self._budgets
-        start = Deadline(budgets.start)
-        channel = self.channel = engine.start(spec, self._cancel, start)
-        lease_seconds = spec.expires_at - time.time()
-        hello = encode_program(guest_program()) + boot_frame(spec.limits, lease_seconds)
-        channel.send(hello, start)
-        self._read_until(lambda: self._recorder.hello is not None, start)
-        if not self._recorder.hello or not self._recorder.hello["gvisor"]:
-            raise NotIsolated(
-                f"The runtime “{spec.runtime}” is not gVisor, so nothing was run. An "
-                "administrator should register runsc under this name (docs/setup.md)."
-            )
-        size = sum(len(file.data) for file in self._plan.files) + len(
-            self._request.stdin
-        )
-        upload = Deadline(budgets.transfer + size / _BYTES_PER_SECOND)
-        for frame in job_frames(self._request, self._plan):
+    def _hand_over(
+        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+    ) -> BootedSandbox:
+        """Give the job to the warm sandbox, or else to one that is started for it. Returns
+        the one in which a program has started."""
+        if warm is not None:
+            try:
+                self._give_job(warm, is_warm=True)
+                return warm
+            except ChannelClosed:
+                if self._recorder.started or self._cancel.is_set():
+                    raise
+                _LOG.info("run %s: its warm sandbox was dead", spec.run_id)
+        cold = boot_sandbox(engine, spec, self._cancel, Deadline(self._budgets.start))
+        self._give_job(cold, is_warm=False)
+        return cold
+
+    def _give_job(self, sandbox: BootedSandbox, is_warm: bool) -> None:
+        channel = sandbox.channel
+        self.channels.append(channel)
+        self._reader = sandbox.reader
+        self._recorder = Recorder(self._request, self._feed)
+        self._recorder.take("h", sandbox.hello)
+        size = sum(len(file.data) for file in self._plan.files)
+        size += len(self._request.stdin)
+        upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
+        lease_seconds = self._budgets.lease_seconds(self._request.limits)
+        for frame in job_frames(self._request, self._plan, lease_seconds, is_warm):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
             channel.send(frame, upload)
         self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
-        program = Deadline(self._request.limits.seconds + budgets.overtime)
+
+    def _follow(self) -> None:
+        """From the start of the program to ``done``."""
+        budgets, limits = self._budgets, self._request.limits
+        program = Deadline(limits.seconds + budgets.overtime)
         if not self._read_until(
             lambda: self._recorder.program_over, program, late_is_error=False
         ):
             self._timed_out = True
             return
-        most = self._request.limits.work_mib << 20
-        rest = budgets.collection + budgets.transfer + most / _BYTES_PER_SECOND
+        rest = budgets.collection + budgets.transfer
+        rest += (limits.work_mib << 20) / _BYTES_PER_SECOND
         self._read_until(lambda: self._recorder.done, Deadline(rest))
 
     def _read_until(
@@ -3973,7 +4441,7 @@ class _Session:
         Raises StartFailed when late_is_error, ChannelClosed at the end of the stream or of
         the farewell of a cancelled run, ProtocolError when the sandbox breaks the rules.
         """
-        channel = self.channel
+        channel = self._channel
         while channel is not None and not reached():
             self._say_farewell(channel)
             if deadline.passed():
@@ -4011,10 +4479,11 @@ class _Session:
         oom = False
         ended = None
         broken = error or self._timed_out
-        if self.channel is not None and broken:
-            self.channel.kill()
-        if self.channel is not None and (broken or self._recorder.ended_suspiciously):
-            ended = self.channel.ended(Deadline(self._budgets.overtime))
+        channel = self._channel
+        if channel is not None and broken:
+            channel.kill()
+        if channel is not None and (broken or self._recorder.ended_suspiciously):
+            ended = channel.ended(Deadline(self._budgets.overtime))
             oom = bool(ended.oom)
         if ended is not None and ended.untrusted_diagnostics:
             _LOG.warning(
@@ -4590,7 +5059,12 @@ class DockerEngine:
             LABEL_EXPIRES: str(int(spec.expires_at)),
         }
         config = container_config(
-            spec.image, spec.runtime, spec.argv, spec.limits, labels
+            spec.image,
+            spec.runtime,
+            spec.argv,
+            spec.limits,
+            labels,
+            warm=bool(spec.preload),
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])
@@ -5210,6 +5684,11 @@ class Backend:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
 
+    def give_up_idle_sandboxes(self) -> None:
+        """What was kept ready here will not be needed any more. May take some seconds."""
+        if isinstance(self.runner, LocalRunner):
+            self.runner.close_pool()
+
 
 def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
@@ -5219,7 +5698,7 @@ def open_backend(shared: SharedSettings) -> Backend:
         shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
     )
     return Backend(
-        LocalRunner(engine, shared.image, shared.runtime),
+        LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool),
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),
@@ -5866,6 +6345,8 @@ class _Runtime:
         queue too, and the threads after them."""
         if self._backend.reaper is not None:
             self._backend.reaper.stop()
+        drain = self._backend.give_up_idle_sandboxes
+        threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
             self._retired = True
         self._end_if_unused()
