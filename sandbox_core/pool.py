@@ -85,6 +85,7 @@ class WarmPool:
         self._stats = PoolStats()
         self._changed = threading.Condition()
         self._closed = False
+        self._woken = False
         self._cancel = CancelToken()
         self._thread: threading.Thread | None = None
         self._pause = 0.0
@@ -125,7 +126,7 @@ class WarmPool:
     def refill(self) -> None:
         """Called after a run: now is a good time to make what is missing."""
         with self._changed:
-            self._changed.notify()
+            self._wake()
 
     def stats(self) -> PoolStats:
         """The counters as they are now."""
@@ -136,7 +137,7 @@ class WarmPool:
         """Throw all idle sandboxes away and take no more."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._wake()
         self._cancel.cancel()
         if self._thread is not None:
             self._thread.join(_POOL_CLOSE_SECONDS)
@@ -156,6 +157,10 @@ class WarmPool:
             preload=self._settings.preload,
         )
 
+    def _wake(self) -> None:
+        self._woken = True
+        self._changed.notify()
+
     def _count(self) -> int:
         return sum(len(shelf.idle) for shelf in self._shelves.values())
 
@@ -164,7 +169,8 @@ class WarmPool:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait(_TIDY_SECONDS)
+                self._changed.wait_for(lambda: self._woken, _TIDY_SECONDS)
+                self._woken = False
                 if self._closed:
                     return
             self._tidy()
