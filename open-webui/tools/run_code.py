@@ -12,7 +12,11 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
+<<<<<<< HEAD
 #     26d9a2293229a1a7826c6b05b9337bdfeef7b4008eee4a66c1f7c1c474315c5b
+=======
+#     2246d6281d3b243436b02d528069b02de1feb051d613422b6aaa012d4cb97b8b
+>>>>>>> 63943c1 (Tests for warm starts: which runs may be warm, and which settings part two pools)
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -537,7 +541,11 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
+<<<<<<< HEAD
 BUILD_ID = "0.1.0+26d9a2293229"
+=======
+BUILD_ID = "0.1.0+2246d6281d3b"
+>>>>>>> 63943c1 (Tests for warm starts: which runs may be warm, and which settings part two pools)
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -3084,6 +3092,7 @@ class WarmPool:
         self._stats = PoolStats()
         self._changed = threading.Condition()
         self._closed = False
+        self._woken = False
         self._cancel = CancelToken()
         self._thread: threading.Thread | None = None
         self._pause = 0.0
@@ -3124,7 +3133,7 @@ class WarmPool:
     def refill(self) -> None:
         """Called after a run: now is a good time to make what is missing."""
         with self._changed:
-            self._changed.notify()
+            self._wake()
 
     def stats(self) -> PoolStats:
         """The counters as they are now."""
@@ -3135,7 +3144,7 @@ class WarmPool:
         """Throw all idle sandboxes away and take no more."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._wake()
         self._cancel.cancel()
         if self._thread is not None:
             self._thread.join(_POOL_CLOSE_SECONDS)
@@ -3155,6 +3164,10 @@ class WarmPool:
             preload=self._settings.preload,
         )
 
+    def _wake(self) -> None:
+        self._woken = True
+        self._changed.notify()
+
     def _count(self) -> int:
         return sum(len(shelf.idle) for shelf in self._shelves.values())
 
@@ -3163,7 +3176,8 @@ class WarmPool:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait(_TIDY_SECONDS)
+                self._changed.wait_for(lambda: self._woken, _TIDY_SECONDS)
+                self._woken = False
                 if self._closed:
                     return
             self._tidy()

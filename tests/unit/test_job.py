@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_core.archive import plan_files
 from sandbox_core.guest_wire import literal, take_frame
-from sandbox_core.job import boot_frame, job_frames
+from sandbox_core.job import boot_frame, job_frames, may_run_warm
 from sandbox_core.limits import Limits
 from sandbox_core.models import InputFile, RunRequest, Step
 
@@ -20,7 +20,7 @@ def frames_of(data):
 
 
 def job_of(request):
-    frames = frames_of(b"".join(job_frames(request, plan_files(request))))
+    frames = frames_of(b"".join(job_frames(request, plan_files(request), 60.0)))
     kind, payload = frames[-1]
     assert kind == b"G"
     return frames[:-1], literal(payload)
@@ -117,3 +117,18 @@ def test_a_step_is_its_languages_command(language, argv, launched):
     _, job = job_of(RunRequest(steps=(Step(language, "1"),)))
     (step,) = job["steps"]
     assert (step["argv"], step["launched"]) == (argv, launched)
+
+
+def test_a_first_python_step_may_be_warm_unless_modules_lie_beside_it():
+    def may(*names, language="python"):
+        files = tuple(InputFile(name, b"") for name in names)
+        request = RunRequest((Step(language, "1"),), files=files)
+        return may_run_warm(request, plan_files(request))
+
+    assert may()
+    assert may("sales.csv", "photo.png")
+    assert not may("json.py")
+    assert not may("numpy/__init__.py")
+    assert not may("deep/down/data.csv")
+    assert not may("library.so")
+    assert not may(language="bash")

@@ -186,6 +186,10 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         max_concurrent_runs=1,
         max_concurrent_runs_per_user=1,
         max_waiting_runs=1,
+        warm_sandboxes=2,
+        warm_idle_minutes=1,
+        warm_memory_mb=128,
+        warm_modules="json",
     )
     changed = resolved(other).shared.key
     assert all(ours != theirs for ours, theirs in zip(base, changed, strict=True))
