@@ -47,6 +47,7 @@ FULL_SECONDS = (
 COLLECT_SECONDS = 3.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
+READY = b"r"
 FLAGS = (
     "cancelled",
     "timed_out",
@@ -272,14 +273,17 @@ class Guest:
         helper = self.helper
         helper.input_complete = True
         helper.feed()
-        while helper.open:
-            self.turn()
+        kind, payload = READY, b""
+        while kind == READY:
+            frame = take_frame(helper.received)
+            if frame is not None:
+                kind, payload = frame
+            elif helper.open:
+                self.turn()
+            else:
+                kind, payload = b"!", b"the unpacker was killed"
         helper.close()
         self.helper = None
-        frame = last = take_frame(helper.received)
-        while frame is not None:
-            frame, last = take_frame(helper.received), frame
-        kind, payload = last or (b"!", b"the unpacker was killed")
         if kind != b"t":
             raise OSError("The files could not be placed: " + payload.decode())
         return int(payload)
