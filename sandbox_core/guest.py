@@ -73,6 +73,7 @@ class Guest:
         self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
+        self.value_path = ""  # of the last step that was started
         self.started_at = None
         self.full_since = None
         self.next_watch = 0.0
@@ -298,6 +299,7 @@ class Guest:
 
     def run_step(self, index, step):
         """Run one step to its end; everything it started is dead then. True if it went well."""
+        self.value_path = step["value_path"]
         self.program = self.start_step(step)
         started = time.monotonic()
         if self.started_at is None:
@@ -330,7 +332,7 @@ class Guest:
             return start_program(self.boot, step["argv"], step["env"])
         launcher = self.launcher or Launcher(self.boot)
         self.launcher = None
-        return launcher.release(step, self.job["value_path"])
+        return launcher.release(step)
 
     def dismiss_launcher(self):
         """The first step cannot have the warm launcher: nothing of it shall be in its way."""
@@ -357,9 +359,9 @@ class Guest:
 
     def collect_files(self, placed_at):
         """Pass on whole frames of the collector until its end or its time is up."""
-        job = self.job
         helper = self.helper = start_helper(
-            self.boot, lambda _, sink: collect(sink, job, placed_at)
+            self.boot,
+            lambda _, sink: collect(sink, self.job, placed_at, self.value_path),
         )
         end = time.monotonic() + COLLECT_SECONDS
         while helper.open and time.monotonic() < end:

@@ -103,15 +103,15 @@ def file_system_time():
 class Collector:
     """Sends the value and every new or changed regular file of the work folder, bounded."""
 
-    def __init__(self, sink, job, placed_at):
+    def __init__(self, sink, job, placed_at, value_path):
         self.sink = sink
+        self.value_path = value_path
         self.placed_at = placed_at
         self.files_left = job["files"]
         self.file_bytes = job["file_bytes"]
         self.bytes_left = job["collected_bytes"]
         self.job = job
         self.named = 0
-        self.unnamed = 0
         self.excess = 0
         self.counting_until = None
 
@@ -191,7 +191,7 @@ class Collector:
     def send_value(self):
         """The launcher's note of the last expression's value, if the last step left one."""
         try:
-            source = open_file(self.job["value_path"])
+            source = open_file(self.value_path)
         except OSError:
             return
         if stat.S_ISREG(os.fstat(source).st_mode):
@@ -241,5 +241,5 @@ def printable(name):
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def collect(sink, job, placed_at):
-    Collector(sink, job, placed_at).run()
+def collect(sink, job, placed_at, value_path):
+    Collector(sink, job, placed_at, value_path).run()

@@ -122,9 +122,9 @@ class Launcher:
         os.close(receive)
         os.close(ready_end)
 
-    def release(self, step, value_path):
+    def release(self, step):
         """Let it run the program of a step; gives the Program."""
-        fields = ["path=" + step["path"], "value=" + value_path]
+        fields = ["path=" + step["path"], "value=" + step["value_path"]]
         fields += [f"env={name}={value}" for name, value in step["env"].items()]
         os.write(self.release_end, "\0".join([*fields, "", ""]).encode())
         self.close()

@@ -94,7 +94,7 @@ def job_frames(
         "G",
         {
             "steps": [
-                _step(step.language, name, warm_step and index == 0)
+                _step(index, step.language, name, warm_step and index == 0)
                 for index, (step, name) in enumerate(
                     zip(request.steps, plan.step_names, strict=True)
                 )
@@ -107,7 +107,6 @@ def job_frames(
             "files": limits.files,
             "file_bytes": limits.file_mib * MIB,
             "collected_bytes": limits.work_mib * MIB,
-            "value_path": _VALUE_PATH,
         },
     )
 
@@ -131,13 +130,15 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
 
 
-def _step(language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
+def _step(index: int, language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
     language = language_named(language_name)
     path = f"{WORK_FOLDER}/{file_name}"
     return {
         "argv": [*language.argv, path],
         "env": {},
         "path": path,
+        # Its own for each step: an older value must not pass for a new one.
+        "value_path": f"{_VALUE_PATH}-{index}",
         "launched": language.launched,
         "warm": warm,
     }

@@ -12,11 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-<<<<<<< HEAD
-#     26d9a2293229a1a7826c6b05b9337bdfeef7b4008eee4a66c1f7c1c474315c5b
-=======
-#     2246d6281d3b243436b02d528069b02de1feb051d613422b6aaa012d4cb97b8b
->>>>>>> 63943c1 (Tests for warm starts: which runs may be warm, and which settings part two pools)
+#     65a0a8a42121e4158a60994aabc68d456872b4a00b0ac9917bd9e7291e2328d9
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -541,11 +537,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-<<<<<<< HEAD
-BUILD_ID = "0.1.0+26d9a2293229"
-=======
-BUILD_ID = "0.1.0+2246d6281d3b"
->>>>>>> 63943c1 (Tests for warm starts: which runs may be warm, and which settings part two pools)
+BUILD_ID = "0.1.0+65a0a8a42121"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -652,15 +644,15 @@ def file_system_time():
 class Collector:
     """Sends the value and every new or changed regular file of the work folder, bounded."""
 
-    def __init__(self, sink, job, placed_at):
+    def __init__(self, sink, job, placed_at, value_path):
         self.sink = sink
+        self.value_path = value_path
         self.placed_at = placed_at
         self.files_left = job["files"]
         self.file_bytes = job["file_bytes"]
         self.bytes_left = job["collected_bytes"]
         self.job = job
         self.named = 0
-        self.unnamed = 0
         self.excess = 0
         self.counting_until = None
 
@@ -740,7 +732,7 @@ class Collector:
     def send_value(self):
         """The launcher's note of the last expression's value, if the last step left one."""
         try:
-            source = open_file(self.job["value_path"])
+            source = open_file(self.value_path)
         except OSError:
             return
         if stat.S_ISREG(os.fstat(source).st_mode):
@@ -790,8 +782,8 @@ def printable(name):
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def collect(sink, job, placed_at):
-    Collector(sink, job, placed_at).run()
+def collect(sink, job, placed_at, value_path):
+    Collector(sink, job, placed_at, value_path).run()
 '''
 
 GUEST_PROCESS_SOURCE = r'''"""Processes inside the sandbox: how a child becomes the program, and what can be seen of it."""
@@ -918,9 +910,9 @@ class Launcher:
         os.close(receive)
         os.close(ready_end)
 
-    def release(self, step, value_path):
+    def release(self, step):
         """Let it run the program of a step; gives the Program."""
-        fields = ["path=" + step["path"], "value=" + value_path]
+        fields = ["path=" + step["path"], "value=" + step["value_path"]]
         fields += [f"env={name}={value}" for name, value in step["env"].items()]
         os.write(self.release_end, "\0".join([*fields, "", ""]).encode())
         self.close()
@@ -1121,6 +1113,7 @@ FULL_SECONDS = (
 COLLECT_SECONDS = 3.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
+READY = b"r"
 FLAGS = (
     "cancelled",
     "timed_out",
@@ -1146,6 +1139,7 @@ class Guest:
         self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
+        self.value_path = ""  # of the last step that was started
         self.started_at = None
         self.full_since = None
         self.next_watch = 0.0
@@ -1346,14 +1340,17 @@ class Guest:
         helper = self.helper
         helper.input_complete = True
         helper.feed()
-        while helper.open:
-            self.turn()
+        kind, payload = READY, b""
+        while kind == READY:
+            frame = take_frame(helper.received)
+            if frame is not None:
+                kind, payload = frame
+            elif helper.open:
+                self.turn()
+            else:
+                kind, payload = b"!", b"the unpacker was killed"
         helper.close()
         self.helper = None
-        frame = last = take_frame(helper.received)
-        while frame is not None:
-            frame, last = take_frame(helper.received), frame
-        kind, payload = last or (b"!", b"the unpacker was killed")
         if kind != b"t":
             raise OSError("The files could not be placed: " + payload.decode())
         return int(payload)
@@ -1368,6 +1365,7 @@ class Guest:
 
     def run_step(self, index, step):
         """Run one step to its end; everything it started is dead then. True if it went well."""
+        self.value_path = step["value_path"]
         self.program = self.start_step(step)
         started = time.monotonic()
         if self.started_at is None:
@@ -1400,7 +1398,7 @@ class Guest:
             return start_program(self.boot, step["argv"], step["env"])
         launcher = self.launcher or Launcher(self.boot)
         self.launcher = None
-        return launcher.release(step, self.job["value_path"])
+        return launcher.release(step)
 
     def dismiss_launcher(self):
         """The first step cannot have the warm launcher: nothing of it shall be in its way."""
@@ -1427,9 +1425,9 @@ class Guest:
 
     def collect_files(self, placed_at):
         """Pass on whole frames of the collector until its end or its time is up."""
-        job = self.job
         helper = self.helper = start_helper(
-            self.boot, lambda _, sink: collect(sink, job, placed_at)
+            self.boot,
+            lambda _, sink: collect(sink, self.job, placed_at, self.value_path),
         )
         end = time.monotonic() + COLLECT_SECONDS
         while helper.open and time.monotonic() < end:
@@ -2899,7 +2897,7 @@ def job_frames(
         "G",
         {
             "steps": [
-                _step(step.language, name, warm_step and index == 0)
+                _step(index, step.language, name, warm_step and index == 0)
                 for index, (step, name) in enumerate(
                     zip(request.steps, plan.step_names, strict=True)
                 )
@@ -2912,7 +2910,6 @@ def job_frames(
             "files": limits.files,
             "file_bytes": limits.file_mib * MIB,
             "collected_bytes": limits.work_mib * MIB,
-            "value_path": _VALUE_PATH,
         },
     )
 
@@ -2936,13 +2933,15 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
 
 
-def _step(language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
+def _step(index: int, language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
     language = language_named(language_name)
     path = f"{WORK_FOLDER}/{file_name}"
     return {
         "argv": [*language.argv, path],
         "env": {},
         "path": path,
+        # Its own for each step: an older value must not pass for a new one.
+        "value_path": f"{_VALUE_PATH}-{index}",
         "launched": language.launched,
         "warm": warm,
     }

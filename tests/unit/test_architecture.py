@@ -40,17 +40,13 @@ LAYERS = {
     "sandbox_core.engines.base": 5,
     "sandbox_core.engines": 6,
     "sandbox_core.admission": 6,
-<<<<<<< HEAD
     "sandbox_core.remote_runner": 6,
-=======
     "sandbox_core.boot": 6,
->>>>>>> 63943c1 (Tests for warm starts: which runs may be warm, and which settings part two pools)
     "sandbox_core.runner": 6,
     "sandbox_core.pool": 6,
     "sandbox_core.reaper": 6,
     "sandbox_core.terminal": 6,
     "sandbox_core.doctor": 7,
-    "sandbox_core.terminal": 7,
     "sandbox_core.__main__": 8,
     "owui_plugin": 9,
     "codebox": 9,
