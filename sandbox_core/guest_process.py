@@ -118,7 +118,9 @@ class Launcher:
         receive, self.release_end = os.pipe()
         self.ready, ready_end = os.pipe()
         argv = ["python3", "-c", boot["launcher"], str(RELEASE_DESCRIPTOR), *preload]
-        self.program = start_program(boot, argv, {}, (receive, ready_end))
+        # Only a launcher that preloads knows of the second one, and closes it.
+        extra = (receive, ready_end) if preload else (receive,)
+        self.program = start_program(boot, argv, {}, extra)
         os.close(receive)
         os.close(ready_end)
 

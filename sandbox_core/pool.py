@@ -91,17 +91,22 @@ class WarmPool:
         self._pause = 0.0
         self._next_try = 0.0
 
+    def want(self, spec: SandboxSpec) -> bool:
+        """Have one made for runs like this, in the background; True if one is ready."""
+        with self._changed:
+            shelf = self._shelf_for(spec)
+            self._wake()
+            return shelf is not None and bool(shelf.idle)
+
     def take(self, spec: SandboxSpec) -> BootedSandbox | None:
-        """A sandbox as this spec asks for, if one is ready; never waits. The next one of
-        its kind is made in the background. The taker has to close it."""
-        kind = self._kind_of(spec)
+        """A sandbox as this spec asks for, if one is ready; never waits. The taker has to
+        close it. The next one is made when refill() or want() is called."""
+        dead = []
         found: BootedSandbox | None = None
         with self._changed:
-            if self._closed or not self._settings.most:
+            shelf = self._shelf_for(spec)
+            if shelf is None:
                 return None
-            shelf = self._shelves.setdefault(kind, _Shelf(kind))
-            shelf.wanted_at = time.monotonic()
-            dead = []
             while shelf.idle and found is None:
                 candidate = shelf.idle.popleft()
                 if _is_usable(candidate):
@@ -114,11 +119,6 @@ class WarmPool:
                 hits=self._stats.hits + hit,
                 misses=self._stats.misses + (not hit),
             )
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, name="run-code-pool", daemon=True
-                )
-                self._thread.start()
         for entry in dead:
             entry.sandbox.channel.close()
         return found
@@ -146,6 +146,20 @@ class WarmPool:
         for shelf in shelves.values():
             for entry in shelf.idle:
                 entry.sandbox.channel.close()
+
+    def _shelf_for(self, spec: SandboxSpec) -> _Shelf | None:
+        """The shelf of this spec's kind, which is wanted now; None if there is no pool."""
+        if self._closed or not self._settings.most:
+            return None
+        kind = self._kind_of(spec)
+        shelf = self._shelves.setdefault(kind, _Shelf(kind))
+        shelf.wanted_at = time.monotonic()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name="run-code-pool", daemon=True
+            )
+            self._thread.start()
+        return shelf
 
     def _kind_of(self, spec: SandboxSpec) -> SandboxSpec:
         """What two specs have in common when one sandbox would do for both."""
@@ -196,19 +210,26 @@ class WarmPool:
             entry.sandbox.channel.close()
 
     def _missing(self) -> SandboxSpec | None:
-        """The kind to make next: the one asked for last that has too few."""
+        """The kind to make next: the one asked for last that has too few. When the budget
+        is used up, the kind that was asked for longest ago gives one up for it."""
         with self._changed:
             if self._closed or time.monotonic() < self._next_try:
                 return None
-            if self._count() >= self._settings.most:
-                return None
+            by_age = sorted(self._shelves.values(), key=lambda shelf: shelf.wanted_at)
             lacking = [
-                shelf
-                for shelf in self._shelves.values()
-                if len(shelf.idle) < self._settings.size
+                shelf for shelf in by_age if len(shelf.idle) < self._settings.size
             ]
-            lacking.sort(key=lambda shelf: shelf.wanted_at)
-            return lacking[-1].spec if lacking else None
+            if not lacking:
+                return None
+            given_up: _Idle | None = None
+            if self._count() >= self._settings.most:
+                oldest = next(shelf for shelf in by_age if shelf.idle)
+                if oldest.wanted_at >= lacking[-1].wanted_at:
+                    return None
+                given_up = oldest.idle.popleft()
+        if given_up is not None:
+            given_up.sandbox.channel.close()
+        return lacking[-1].spec
 
     def _make(self, kind: SandboxSpec) -> bool:
         """Boot one and put it on its shelf. False after a failure, which makes us pause."""

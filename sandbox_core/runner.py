@@ -120,6 +120,10 @@ class LocalRunner:
         self._pool.close()
         self._disposer.shutdown(wait=True)
 
+    def prepare(self, request: RunRequest) -> bool:
+        """Have a warm sandbox made for requests like this one; True if one is ready."""
+        return self._pool.want(self._spec(request))
+
     def pool_stats(self) -> PoolStats:
         """How the pool of warm sandboxes has done so far."""
         return self._pool.stats()

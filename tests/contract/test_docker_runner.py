@@ -1,12 +1,17 @@
-"""The runner contract for sandboxes from Docker."""
+"""The runner contract for sandboxes from Docker: cold ones, and warm ones from the pool."""
+
+import time
 
 import pytest
 
+from sandbox_core.pool import PoolSettings
 from sandbox_core.runner import LocalRunner
 from tests.contract.isolation_suite import IsolationContract
 from tests.contract.limit_suite import LimitContract
 from tests.contract.outcome_suite import OutcomeContract
 from tests.contract.output_suite import OutputContract
+
+READY_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -16,23 +21,74 @@ def docker_runner(docker_engine, image, runtime):
     runner.close()
 
 
-class _OverDocker:
+class WarmRunner:
+    """A runner that never starts cold if it can help it: it waits for the pool first.
+
+    ``warm`` counts the runs that had a warm sandbox, so that a suite cannot pass without.
+    """
+
+    def __init__(self, runner):
+        self._runner = runner
+        self.warm = 0
+
+    def run(self, request, on_event=None, cancel=None):
+        end = time.monotonic() + READY_SECONDS
+        while not self._runner.prepare(request) and time.monotonic() < end:
+            time.sleep(0.02)
+        result = self._runner.run(request, on_event, cancel)
+        self.warm += result.evidence.get("warm") == "yes"
+        return result
+
+
+@pytest.fixture(scope="module")
+def warm_runner(docker_engine, image, runtime):
+    pool = PoolSettings(size=1, idle_seconds=5.0)
+    runner = LocalRunner(docker_engine, image, runtime, pool=pool)
+    warm = WarmRunner(runner)
+    yield warm
+    runner.close()
+    assert warm.warm > 0
+
+
+class _Cold:
     @pytest.fixture
     def runner(self, docker_runner):
         return docker_runner
 
 
-class TestOutcomes(_OverDocker, OutcomeContract):
+class _Warm:
+    @pytest.fixture
+    def runner(self, warm_runner):
+        return warm_runner
+
+
+class TestOutcomes(_Cold, OutcomeContract):
     pass
 
 
-class TestOutput(_OverDocker, OutputContract):
+class TestOutput(_Cold, OutputContract):
     pass
 
 
-class TestLimits(_OverDocker, LimitContract):
+class TestLimits(_Cold, LimitContract):
     pass
 
 
-class TestIsolation(_OverDocker, IsolationContract):
+class TestIsolation(_Cold, IsolationContract):
+    pass
+
+
+class TestWarmOutcomes(_Warm, OutcomeContract):
+    pass
+
+
+class TestWarmOutput(_Warm, OutputContract):
+    pass
+
+
+class TestWarmLimits(_Warm, LimitContract):
+    pass
+
+
+class TestWarmIsolation(_Warm, IsolationContract):
     pass

@@ -99,12 +99,23 @@ def test_a_dead_one_is_never_handed_out(pool: WarmPool, engine: FakeEngine) -> N
 
 
 def test_the_memory_budget_bounds_all_kinds_together(engine: FakeEngine) -> None:
+    """The kind asked for longest ago gives way to the one asked for last."""
     pool = WarmPool(engine, PoolSettings(size=2, memory_budget_mib=3 * 128))
+    another = replace(SPEC, image="another")
     filled(pool)
-    filled(pool, replace(SPEC, image="another"), count=3)
+    pool.want(another)
+    wait_for(lambda: pool.stats().refills == 4)
     time.sleep(0.1)
     assert pool.stats().idle == 3
+    taken = [pool.take(another), pool.take(another), pool.take(SPEC), pool.take(SPEC)]
+    assert [sandbox is not None for sandbox in taken] == [True, True, True, False]
     pool.close()
+
+
+def test_one_can_be_asked_for_ahead(pool: WarmPool) -> None:
+    assert not pool.want(SPEC)
+    wait_for(lambda: pool.want(SPEC))
+    assert pool.stats().hits == pool.stats().misses == 0
 
 
 def test_closing_throws_all_away_and_takes_no_more(
