@@ -34,6 +34,8 @@ class WarmRunner:
     def run(self, request, on_event=None, cancel=None):
         end = time.monotonic() + READY_SECONDS
         while not self._runner.prepare(request) and time.monotonic() < end:
+            if cancel is not None and cancel.is_set():
+                break
             time.sleep(0.02)
         result = self._runner.run(request, on_event, cancel)
         self.warm += result.evidence.get("warm") == "yes"

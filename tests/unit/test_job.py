@@ -120,9 +120,9 @@ def test_a_step_is_its_languages_command(language, argv, launched):
 
 
 def test_a_first_python_step_may_be_warm_unless_modules_lie_beside_it():
-    def may(*names, language="python"):
+    def may(*names, language="python", code="1"):
         files = tuple(InputFile(name, b"") for name in names)
-        request = RunRequest((Step(language, "1"),), files=files)
+        request = RunRequest((Step(language, code),), files=files)
         return may_run_warm(request, plan_files(request))
 
     assert may()
@@ -132,3 +132,6 @@ def test_a_first_python_step_may_be_warm_unless_modules_lie_beside_it():
     assert not may("deep/down/data.csv")
     assert not may("library.so")
     assert not may(language="bash")
+    assert not may(code="import os\nif os.fork() == 0: pass")
+    assert not may(code="from multiprocessing import Pool")
+    assert may(code="fork_knife = 1")
