@@ -21,7 +21,7 @@ from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
 
 __all__ = ["boot_frame", "job_frames", "may_run_warm"]
 
-_FORKS = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
+_FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
@@ -129,7 +129,7 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     some 35 MB of its own, of a plain one 4 MB.
     """
     first = request.steps[0]
-    if not language_named(first.language).launched or _FORKS.search(first.code):
+    if not language_named(first.language).launched or _FORKING.search(first.code):
         return False
     beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
     return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)

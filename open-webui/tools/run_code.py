@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     65a0a8a42121e4158a60994aabc68d456872b4a00b0ac9917bd9e7291e2328d9
+#     3b4a4e08aa97823fde64bc383ac6474be79f1268fc5c10c0611ef19574754b62
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -537,7 +537,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+65a0a8a42121"
+BUILD_ID = "0.1.0+3b4a4e08aa97"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -906,7 +906,9 @@ class Launcher:
         receive, self.release_end = os.pipe()
         self.ready, ready_end = os.pipe()
         argv = ["python3", "-c", boot["launcher"], str(RELEASE_DESCRIPTOR), *preload]
-        self.program = start_program(boot, argv, {}, (receive, ready_end))
+        # Only a launcher that preloads knows of the second one, and closes it.
+        extra = (receive, ready_end) if preload else (receive,)
+        self.program = start_program(boot, argv, {}, extra)
         os.close(receive)
         os.close(ready_end)
 
@@ -2823,6 +2825,7 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 """What the guest is told: the boot frame, and the frames of one job."""
 
 
+_FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
@@ -2926,8 +2929,11 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     It does not when a file or folder beside it could take the place of a module: the
     preloaded one would be in ``sys.modules`` already. Any Python file or folder of the
     request counts, whatever its name: the modules' own imports are many, and cold is right.
+    Nor does a program that forks: in gVisor each child of a process with those modules takes
+    some 35 MB of its own, of a plain one 4 MB.
     """
-    if not language_named(request.steps[0].language).launched:
+    first = request.steps[0]
+    if not language_named(first.language).launched or _FORKING.search(first.code):
         return False
     beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
     return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
@@ -3097,17 +3103,22 @@ class WarmPool:
         self._pause = 0.0
         self._next_try = 0.0
 
+    def want(self, spec: SandboxSpec) -> bool:
+        """Have one made for runs like this, in the background; True if one is ready."""
+        with self._changed:
+            shelf = self._shelf_for(spec)
+            self._wake()
+            return shelf is not None and bool(shelf.idle)
+
     def take(self, spec: SandboxSpec) -> BootedSandbox | None:
-        """A sandbox as this spec asks for, if one is ready; never waits. The next one of
-        its kind is made in the background. The taker has to close it."""
-        kind = self._kind_of(spec)
+        """A sandbox as this spec asks for, if one is ready; never waits. The taker has to
+        close it. The next one is made when refill() or want() is called."""
+        dead = []
         found: BootedSandbox | None = None
         with self._changed:
-            if self._closed or not self._settings.most:
+            shelf = self._shelf_for(spec)
+            if shelf is None:
                 return None
-            shelf = self._shelves.setdefault(kind, _Shelf(kind))
-            shelf.wanted_at = time.monotonic()
-            dead = []
             while shelf.idle and found is None:
                 candidate = shelf.idle.popleft()
                 if _is_usable(candidate):
@@ -3120,11 +3131,6 @@ class WarmPool:
                 hits=self._stats.hits + hit,
                 misses=self._stats.misses + (not hit),
             )
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, name="run-code-pool", daemon=True
-                )
-                self._thread.start()
         for entry in dead:
             entry.sandbox.channel.close()
         return found
@@ -3152,6 +3158,20 @@ class WarmPool:
         for shelf in shelves.values():
             for entry in shelf.idle:
                 entry.sandbox.channel.close()
+
+    def _shelf_for(self, spec: SandboxSpec) -> _Shelf | None:
+        """The shelf of this spec's kind, which is wanted now; None if there is no pool."""
+        if self._closed or not self._settings.most:
+            return None
+        kind = self._kind_of(spec)
+        shelf = self._shelves.setdefault(kind, _Shelf(kind))
+        shelf.wanted_at = time.monotonic()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name="run-code-pool", daemon=True
+            )
+            self._thread.start()
+        return shelf
 
     def _kind_of(self, spec: SandboxSpec) -> SandboxSpec:
         """What two specs have in common when one sandbox would do for both."""
@@ -3202,19 +3222,26 @@ class WarmPool:
             entry.sandbox.channel.close()
 
     def _missing(self) -> SandboxSpec | None:
-        """The kind to make next: the one asked for last that has too few."""
+        """The kind to make next: the one asked for last that has too few. When the budget
+        is used up, the kind that was asked for longest ago gives one up for it."""
         with self._changed:
             if self._closed or time.monotonic() < self._next_try:
                 return None
-            if self._count() >= self._settings.most:
-                return None
+            by_age = sorted(self._shelves.values(), key=lambda shelf: shelf.wanted_at)
             lacking = [
-                shelf
-                for shelf in self._shelves.values()
-                if len(shelf.idle) < self._settings.size
+                shelf for shelf in by_age if len(shelf.idle) < self._settings.size
             ]
-            lacking.sort(key=lambda shelf: shelf.wanted_at)
-            return lacking[-1].spec if lacking else None
+            if not lacking:
+                return None
+            given_up: _Idle | None = None
+            if self._count() >= self._settings.most:
+                oldest = next(shelf for shelf in by_age if shelf.idle)
+                if oldest.wanted_at >= lacking[-1].wanted_at:
+                    return None
+                given_up = oldest.idle.popleft()
+        if given_up is not None:
+            given_up.sandbox.channel.close()
+        return lacking[-1].spec
 
     def _make(self, kind: SandboxSpec) -> bool:
         """Boot one and put it on its shelf. False after a failure, which makes us pause."""
@@ -4328,6 +4355,10 @@ class LocalRunner:
         """See Runner.close."""
         self._pool.close()
         self._disposer.shutdown(wait=True)
+
+    def prepare(self, request: RunRequest) -> bool:
+        """Have a warm sandbox made for requests like this one; True if one is ready."""
+        return self._pool.want(self._spec(request))
 
     def pool_stats(self) -> PoolStats:
         """How the pool of warm sandboxes has done so far."""
