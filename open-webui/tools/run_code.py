@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     3b4a4e08aa97823fde64bc383ac6474be79f1268fc5c10c0611ef19574754b62
+#     d066177de1b1fe312395df31e1a29accdbd4cfc657e61ab6c69807d6a126af9e
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -537,7 +537,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+3b4a4e08aa97"
+BUILD_ID = "0.1.0+d066177de1b1"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -4819,7 +4819,8 @@ writes to stderr is kept, bounded, as diagnostics.
 
 
 _CHUNK = 1 << 18
-_EXIT_SECONDS = 1.0
+_KILL_PATIENCE = 1.5
+_CLOSE_PATIENCE = 5.0  # nobody waits for it
 _REMOVE_SECONDS = 10.0
 _SIGKILLED = 137
 _POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
@@ -4955,15 +4956,20 @@ class DockerChannel:
             self._socket.shutdown(socket.SHUT_WR)
 
     def kill(self) -> KillReport:
-        """See Channel.kill. The socket goes first: while an attached client does not read,
-        Docker's own kill, inspect and remove hang."""
+        """See Channel.kill."""
+        return self._end(_KILL_PATIENCE)
+
+    def _end(self, patience: float) -> KillReport:
+        """The socket goes first: while an attached client does not read, Docker's own kill,
+        inspect and remove hang."""
         self._killed.set()
         with self._lock:
             if self._report is None or self._report.may_linger:
                 with suppress(OSError):  # it may be closed already
                     self._socket.shutdown(socket.SHUT_RDWR)
-                patience = _EXIT_SECONDS if self._started else 0.0
-                self._report = remove_container(self._api, self._container_id, patience)
+                self._report = remove_container(
+                    self._api, self._container_id, patience if self._started else 0.0
+                )
             return self._report
 
     def ended(self, deadline: Deadline) -> Ended:
@@ -4992,7 +4998,7 @@ class DockerChannel:
 
     def close(self) -> None:
         """See Channel.close."""
-        self.kill()
+        self._end(_CLOSE_PATIENCE)
         self._socket.close()
         response = getattr(self._attached, "_response", None)
         if response is not None:
