@@ -2,6 +2,7 @@
 
 python -m codebox [--host 127.0.0.1] [--port 8000]     serve
 python -m codebox token NAME [--days 365]              print a token for a client
+python -m codebox settings                             print all settings as a .env file
 python -m codebox ready                                ask the running service; 0 if ready
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import jwt
 
+from codebox.example import example_file
 from codebox.identity import AUDIENCE
 from codebox.server import serve
 from codebox.settings import Settings, SettingsFault, load_settings
@@ -26,6 +28,9 @@ _BAD_SETTINGS = 78  # EX_CONFIG of sysexits.h
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    if options.command == "settings":
+        print(example_file(), end="")
+        return 0
     try:
         settings = load_settings(os.environ, options.env_file)
     except SettingsFault as error:
@@ -63,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     token = commands.add_parser("token", help="print a token for a client")
     token.add_argument("name", help="the user that its runs count for")
     token.add_argument("--days", type=float, default=365, help="how long it is good")
+    commands.add_parser("settings", help="print all settings, as an example of .env")
     commands.add_parser("ready", help="ask the running service whether it can run code")
     return parser
 

@@ -12,7 +12,7 @@ from codebox.counters import CountersLost
 from codebox.metrics import Metrics
 from codebox.settings import Settings
 from codebox.slots import NoSlots, RedisSlots
-from sandbox_core.admission import Admission, Busy
+from sandbox_core.admission import Admission, Busy, Turn
 from sandbox_core.archive import plan_files
 from sandbox_core.audit import audit_record, write_audit_line
 from sandbox_core.engines.base import CancelToken
@@ -44,6 +44,17 @@ class Ticket:
         except asyncio.CancelledError:
             self.cancel.cancel()
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a run needs on its way from the queue to its thread."""
+
+    request: RunRequest
+    runner: Runner
+    on_event: OnEvent | None
+    cancel: CancelToken
+    turn: Turn
 
 
 class Execution:
@@ -91,10 +102,10 @@ class Execution:
             raise InvalidRequest("There is a run with this id already.")
         plan_files(request)
         runner = self._runner_for(request)
-        self._admission.check(request.user)
         cancel = CancelToken()
-        work = self._work(request, runner, on_event, cancel)
-        task = asyncio.get_running_loop().create_task(work)
+        turn = self._admission.ask(request.user, cancel)
+        job = _Job(request, runner, on_event, cancel, turn)
+        task = asyncio.get_running_loop().create_task(self._work(job))
         ticket = self._tickets[request.run_id] = Ticket(request, task, cancel)
         task.add_done_callback(lambda _: self._tickets.pop(request.run_id))
         return ticket
@@ -143,16 +154,11 @@ class Execution:
             self._runners[image] = self._make_runner(image)
         return self._runners[image]
 
-    async def _work(
-        self,
-        request: RunRequest,
-        runner: Runner,
-        on_event: OnEvent | None,
-        cancel: CancelToken,
-    ) -> RunResult:
+    async def _work(self, job: _Job) -> RunResult:
+        request = job.request
         arrived = time.monotonic()
         try:
-            result, waited = await self._run_admitted(request, runner, on_event, cancel)
+            result, waited = await self._run_admitted(job)
         except (SandboxError, CountersLost) as error:
             result = RunResult(request.run_id, Outcome.SANDBOX_ERROR, str(error))
             waited = time.monotonic() - arrived
@@ -176,26 +182,20 @@ class Execution:
         )
         return result
 
-    async def _run_admitted(
-        self,
-        request: RunRequest,
-        runner: Runner,
-        on_event: OnEvent | None,
-        cancel: CancelToken,
-    ) -> tuple[RunResult, float]:
+    async def _run_admitted(self, job: _Job) -> tuple[RunResult, float]:
         arrived = time.monotonic()
         async with contextlib.AsyncExitStack() as places:
             try:
                 async with asyncio.timeout(self._settings.max_wait_seconds):
-                    if not await self._enter(request, cancel, places):
-                        return _stopped(request), time.monotonic() - arrived
+                    if not await self._enter(job, places):
+                        return _stopped(job.request), time.monotonic() - arrived
             except TimeoutError:
                 raise Busy(
                     "The run waited too long for its turn. Try again in a minute."
                 ) from None
             waited = time.monotonic() - arrived
             future = asyncio.get_running_loop().run_in_executor(
-                self._executor, runner.run, request, on_event, cancel
+                self._executor, job.runner.run, job.request, job.on_event, job.cancel
             )
             return await future, waited
 
@@ -211,18 +211,14 @@ class Execution:
             self._image_ids[image] = (time.monotonic() + _IMAGE_SECONDS, digest)
         return digest
 
-    async def _enter(
-        self,
-        request: RunRequest,
-        cancel: CancelToken,
-        places: contextlib.AsyncExitStack,
-    ) -> bool:
+    async def _enter(self, job: _Job, places: contextlib.AsyncExitStack) -> bool:
         """Wait for a place here, and then for one among all replicas."""
-        if not await self._admission.enter(request.user, cancel):
+        if not await self._admission.wait(job.turn):
             return False
-        places.callback(self._admission.leave, request.user)
-        await places.enter_async_context(self._slots.hold(request.run_id, request.user))
-        return not cancel.is_set()
+        user = job.request.user
+        places.callback(self._admission.leave, user)
+        await places.enter_async_context(self._slots.hold(job.request.run_id, user))
+        return not job.cancel.is_set()
 
 
 def _stopped(request: RunRequest) -> RunResult:

@@ -72,8 +72,8 @@ class _Calls:
         """Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
         Print what you want to see; in Python the value of a last bare expression is returned
-        too, and figures of matplotlib come back as images. Nothing persists: each call
-        starts with an empty work folder (/mnt/data). There is no network.
+        too, and PNG files that the program writes come back as images. Nothing persists:
+        each call starts with an empty work folder (/mnt/data). There is no network.
         """
         return await self._run(ctx, code, language, stdin, [], [])
 
@@ -89,10 +89,10 @@ class _Calls:
         """Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
         Print what you want to see; in Python the value of a last bare expression is returned
-        too, and figures of matplotlib come back as images. Nothing persists: each call
-        starts with a work folder (/mnt/data) that holds input_files, each at its path, and
-        nothing else. Files named in output_files are stored for the user, with their ids
-        in the answer. There is no network.
+        too, and PNG files that the program writes come back as images. Nothing persists:
+        each call starts with a work folder (/mnt/data) that holds input_files, each at its
+        path, and nothing else. Files named in output_files are stored for the user, with
+        their ids in the answer. There is no network.
         """
         placed, wanted = input_files or [], output_files or []
         return await self._run(ctx, code, language, stdin, placed, wanted)

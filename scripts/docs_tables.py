@@ -13,9 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from codebox.settings import Settings, variable_of  # noqa: E402
 from owui_plugin.settings import (  # noqa: E402
     LIMIT_OF_VALVE,
     ActionValves,
@@ -97,10 +101,25 @@ def languages_table() -> str:
     return _table(("Language", "Fence words", "Transcripts", "Run as"), rows)
 
 
+def codebox_table() -> str:
+    """The settings of the service: one row per variable."""
+    rows = [
+        (
+            _code(variable_of(name)),
+            _service_default(field),
+            field.description or "",
+        )
+        for name, field in Settings.model_fields.items()
+        if name != "images"
+    ]
+    return _table(("Variable", "Default", "Meaning"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "limits": limits_table,
     "valves": valves_table,
     "languages": languages_table,
+    "codebox": codebox_table,
 }
 
 
@@ -177,6 +196,13 @@ def _default(value: Any) -> str:
     if value == "":
         return "empty"
     return _code(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def _service_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    no_text = field.default is None or isinstance(field.default, SecretStr)
+    return "empty" if no_text else _default(field.default)
 
 
 def _with_unit(number: float, unit: str) -> str:

@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from codebox.example import example_file
 from codebox.settings import Settings, SettingsFault, load_settings, variable_of
 from sandbox_core.limits import limit_records
 from tests.codebox.tokens import SECRET
 
+ROOT = Path(__file__).resolve().parents[2]
 GOOD = {"CODEBOX_SECRET": SECRET}
 
 
@@ -111,3 +114,12 @@ def test_variables_are_named_after_their_settings():
     assert variable_of("max_concurrent") == "CODEBOX_MAX_CONCURRENT"
     assert variable_of("owui_base_url") == "OWUI_BASE_URL"
     assert variable_of("docker_host") == "DOCKER_HOST"
+
+
+def test_example_file_is_in_step_and_changes_nothing(tmp_path):
+    example = (ROOT / ".env.example").read_text("utf-8")
+    assert example == example_file(), "run: python -m codebox settings > .env.example"
+    file = tmp_path / ".env"
+    text = example.replace("\n#CODEBOX_", "\nCODEBOX_").replace("\n#OWUI_", "\nOWUI_")
+    file.write_text(text.replace("CODEBOX_SECRET=\n", f"CODEBOX_SECRET={SECRET}\n"))
+    assert load_settings({}, file) == load_settings(GOOD)
