@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     d066177de1b1fe312395df31e1a29accdbd4cfc657e61ab6c69807d6a126af9e
+#     ef9d5c81a6923e711e3078786e63c3692c200717ccb8d09c26fc4f990bc5258d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -537,7 +537,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+d066177de1b1"
+BUILD_ID = "0.1.0+ef9d5c81a692"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -6143,7 +6143,7 @@ class Busy(SandboxError):
 
 
 @dataclass(eq=False, slots=True)
-class _Waiter:
+class Turn:
     """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
 
     user: str
@@ -6174,37 +6174,42 @@ class Admission:
         own = most_waiting if most_waiting_per_user is None else most_waiting_per_user
         self._most_waiting_per_user = own
         self._running: Counter[str] = Counter()
-        self._waiting: dict[str, deque[_Waiter]] = {}
+        self._waiting: dict[str, deque[Turn]] = {}
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
 
     async def enter(self, user: str, cancel: CancelToken) -> bool:
         """Wait for a place. True: the run may start, and leave() must follow. False: the run
         was cancelled before. Raises Busy when too many wait."""
+        return await self.wait(self.ask(user, cancel))
+
+    def ask(self, user: str, cancel: CancelToken) -> Turn:
+        """Take a place, or one in the queue; wait() must follow. Raises Busy."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        turn = Turn(user, next(self._arrivals), answer)
         if cancel.is_set():
-            return False
+            answer.set_result(False)
+            return turn
         with self._lock:
             if self._has_room(user) and user not in self._waiting:
                 self._running[user] += 1
-                return True
+                turn.admitted = True
+                answer.set_result(True)
+                return turn
             self._check_queue(user)
-            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            waiter = _Waiter(user, next(self._arrivals), answer)
-            self._waiting.setdefault(user, deque()).append(waiter)
-        cancel.call_on_cancel(lambda: self._withdraw(waiter))
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            self._withdraw(waiter)
-            if waiter.admitted:
-                self.leave(user)
-            raise
+            self._waiting.setdefault(user, deque()).append(turn)
+        cancel.call_on_cancel(lambda: self._withdraw(turn))
+        return turn
 
-    def check(self, user: str) -> None:
-        """Raises Busy when enter() would, at this moment."""
-        with self._lock:
-            if user in self._waiting or not self._has_room(user):
-                self._check_queue(user)
+    async def wait(self, turn: Turn) -> bool:
+        """The rest of enter(), for whoever asked."""
+        try:
+            return await turn.answer
+        except asyncio.CancelledError:
+            self._withdraw(turn)
+            if turn.admitted:
+                self.leave(turn.user)
+            raise
 
     def would_wait(self, user: str) -> bool:
         """Whether enter() would have to wait now."""
@@ -6222,11 +6227,11 @@ class Admission:
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
-            while waiter := self._next_waiter():
-                self._running[waiter.user] += 1
-                waiter.admitted = True
-                self._take_out(waiter)
-                _answer(waiter, True)
+            while turn := self._next_turn():
+                self._running[turn.user] += 1
+                turn.admitted = True
+                self._take_out(turn)
+                _answer(turn, True)
 
     def _has_room(self, user: str) -> bool:
         full = self._running.total() >= self._total
@@ -6245,33 +6250,33 @@ class Admission:
     def _count_waiting(self) -> int:
         return sum(len(queue) for queue in self._waiting.values())
 
-    def _next_waiter(self) -> _Waiter | None:
+    def _next_turn(self) -> Turn | None:
         first = [
             queue[0] for user, queue in self._waiting.items() if self._has_room(user)
         ]
         return min(
             first,
-            key=lambda waiter: (self._running[waiter.user], waiter.arrival),
+            key=lambda turn: (self._running[turn.user], turn.arrival),
             default=None,
         )
 
-    def _take_out(self, waiter: _Waiter) -> None:
-        queue = self._waiting[waiter.user]
-        queue.remove(waiter)
+    def _take_out(self, turn: Turn) -> None:
+        queue = self._waiting[turn.user]
+        queue.remove(turn)
         if not queue:
-            del self._waiting[waiter.user]
+            del self._waiting[turn.user]
 
-    def _withdraw(self, waiter: _Waiter) -> None:
+    def _withdraw(self, turn: Turn) -> None:
         """Take a cancelled run out of the queue, if it is still in it. Any thread."""
         with self._lock:
-            if waiter in self._waiting.get(waiter.user, ()):
-                self._take_out(waiter)
-                _answer(waiter, False)
+            if turn in self._waiting.get(turn.user, ()):
+                self._take_out(turn)
+                _answer(turn, False)
 
 
-def _answer(waiter: _Waiter, admitted: bool) -> None:
-    loop = waiter.answer.get_loop()
-    loop.call_soon_threadsafe(_settle_answer, waiter.answer, admitted)
+def _answer(turn: Turn, admitted: bool) -> None:
+    loop = turn.answer.get_loop()
+    loop.call_soon_threadsafe(_settle_answer, turn.answer, admitted)
 
 
 def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:

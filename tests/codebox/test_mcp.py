@@ -12,7 +12,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.codebox.tokens import good_token, headers
 
-PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.savefig('plot.png')\nprint('drawn')"
+PLOT = """import matplotlib.pyplot as plt
+plt.plot([1, 2, 3])
+plt.savefig('plot.png')
+print('drawn')"""
 
 
 def call(service, *calls, token=None):
