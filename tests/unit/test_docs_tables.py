@@ -65,5 +65,7 @@ def test_check_and_write(tmp_path):
 
 def test_table_that_no_document_has_is_missed(tmp_path):
     (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}\n", "utf-8")
-    with pytest.raises(TableError, match="No document has the table codebox, languages, valves"):
+    with pytest.raises(
+        TableError, match="No document has the table codebox, languages, valves"
+    ):
         list(run(tmp_path, check=False))
