@@ -173,6 +173,7 @@ class CommonValves(BaseModel):
     warm_modules: str = Field(
         default="numpy, pandas, matplotlib.pyplot",
         pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
+        json_schema_extra={"allowed": "names of modules, with commas between them"},
         description="Python modules that a ready sandbox has imported; they must be in the image.",
     )
 
@@ -358,7 +359,8 @@ def describe_allowed(valve: str) -> str:
     if "enum" in schema:
         return ", ".join(schema["enum"])
     if schema["type"] == "string":
-        return "an address with a scheme" if "pattern" in schema else "text"
+        address = "an address with a scheme" if "pattern" in schema else "text"
+        return str(schema.get("allowed", address))
     kind = "a whole number" if schema["type"] == "integer" else "a number"
     if "minimum" not in schema:
         return kind

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     ef9d5c81a6923e711e3078786e63c3692c200717ccb8d09c26fc4f990bc5258d
+#     c7203ab93fb00456d11e2839e8208870b3003dca1cba1e4f48b174cad6de7698
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -1836,7 +1836,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+ef9d5c81a692"
+BUILD_ID = "0.1.0+c7203ab93fb0"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -4257,6 +4257,7 @@ class CommonValves(BaseModel):
     warm_modules: str = Field(
         default="numpy, pandas, matplotlib.pyplot",
         pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
+        json_schema_extra={"allowed": "names of modules, with commas between them"},
         description="Python modules that a ready sandbox has imported; they must be in the image.",
     )
 
@@ -4442,7 +4443,8 @@ def describe_allowed(valve: str) -> str:
     if "enum" in schema:
         return ", ".join(schema["enum"])
     if schema["type"] == "string":
-        return "an address with a scheme" if "pattern" in schema else "text"
+        address = "an address with a scheme" if "pattern" in schema else "text"
+        return str(schema.get("allowed", address))
     kind = "a whole number" if schema["type"] == "integer" else "a number"
     if "minimum" not in schema:
         return kind
