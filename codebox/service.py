@@ -89,7 +89,8 @@ class Service:
         return DockerEngine(self.settings.docker_host, image, self.settings.runtime)
 
     def _make_runner(self, image: str) -> LocalRunner:
-        return LocalRunner(self._make_engine(image), image, self.settings.runtime)
+        engine, settings = self._make_engine(image), self.settings
+        return LocalRunner(engine, image, settings.runtime, pool=settings.pool)
 
     def _image_id(self, image: str) -> str:
         return self._make_engine(image).image_id(Deadline(_IMAGE_SECONDS))

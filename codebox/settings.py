@@ -19,6 +19,7 @@ from pydantic.config import JsonDict
 
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import Limits, limit_records
+from sandbox_core.pool import PoolSettings
 
 __all__ = [
     "Settings",
@@ -93,6 +94,18 @@ class Settings(BaseModel):
     self_test: bool = _variable(
         True,
         "Prove at the start that the isolation and the limits bite, before any run.",
+    )
+    warm_sandboxes: int = _variable(
+        1, "Sandboxes kept ready for each kind of run; 0: none.", ge=0, le=256
+    )
+    warm_idle_minutes: float = _variable(
+        15, "Minutes after the last run when they are given up.", ge=1, le=1440
+    )
+    warm_memory_mb: int = _variable(
+        512,
+        "Memory that all ready sandboxes may hold, at 128 MB each.",
+        ge=128,
+        le=1048576,
     )
     exec_timeout: float = _maximum(
         "seconds", "Seconds that a run may take. A caller may ask for less."
@@ -199,6 +212,15 @@ class Settings(BaseModel):
         """What a run may use at most, and does unless its caller asks for less."""
         return Limits(
             **{limit: getattr(self, field) for field, limit in _limit_fields().items()}
+        )
+
+    @property
+    def pool(self) -> PoolSettings:
+        """What the pool of ready sandboxes is told."""
+        return PoolSettings(
+            size=self.warm_sandboxes,
+            idle_seconds=60 * self.warm_idle_minutes,
+            memory_budget_mib=self.warm_memory_mb,
         )
 
     def image_for(self, language: str) -> str:

@@ -23,6 +23,8 @@ GENEROUS = {
     "max_files": 5000,
     "max_file_mb": 512,
     "max_upload_mb": 512,
+    # Their sandboxes would be left-overs to the tests that count them.
+    "warm_sandboxes": 0,
     "max_concurrent": 4,
     "max_concurrent_per_user": 4,
     "rate_limit_rps": 1000,

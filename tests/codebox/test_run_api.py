@@ -287,3 +287,14 @@ def test_nothing_runs_when_the_proof_fails(start_service, wait_until):
     service = start_service(self_test="true", runtime="runc")
     wait_until(lambda: "refuses" in service.run("1").json().get("message", ""), 90)
     assert service.metric("codebox_runs_total") == 0
+
+
+def test_ready_sandboxes_wait_and_go_with_the_service(
+    start_service, leases_of, wait_until
+):
+    service = start_service(warm_sandboxes=1)
+    assert service.run("print(1)").json()["stdout"] == "1\n"
+    wait_until(lambda: len(leases_of(service)) == 1, 30)
+    assert service.run("print(2)").json()["stdout"] == "2\n"
+    service.stop()
+    assert not leases_of(service)
