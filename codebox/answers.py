@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from sandbox_core.hints import hint_for
 from sandbox_core.limits import MIB
-from sandbox_core.models import OutputFile, RunResult
+from sandbox_core.models import Display, OutputFile, RunResult
 from sandbox_core.streams import shorten
 
 __all__ = ["FileOut", "Message", "RunAnswer", "SkippedOut", "answer_of"]
@@ -65,7 +65,8 @@ def answer_of(
     files, skipped = [], [
         SkippedOut(name=e.name, reason=e.reason) for e in result.skipped
     ]
-    for file in result.files:
+    # Whoever reads JSON alone has no other place for what was shown.
+    for file in result.contents:
         data = _content(file, room)
         if data is not None:
             room -= file.size
@@ -92,7 +93,7 @@ def answer_of(
     )
 
 
-def _content(file: OutputFile, room: int) -> str | None:
+def _content(file: OutputFile | Display, room: int) -> str | None:
     with file.content as content:
         if not room or file.size > room:
             return None

@@ -15,7 +15,14 @@ from sandbox_core.call_input import read_call
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import MIB
-from sandbox_core.models import InputFile, OutputFile, RunRequest, RunResult, Step
+from sandbox_core.models import (
+    Display,
+    InputFile,
+    OutputFile,
+    RunRequest,
+    RunResult,
+    Step,
+)
 from sandbox_core.render_model import render_for_model, render_refusal_for_model
 
 __all__ = ["CALLER", "CANCEL", "FileToPlace", "make_mcp_server"]
@@ -138,8 +145,8 @@ class _Calls:
                 notes = await self._store_files(caller, result, wanted)
                 return _answer(render_for_model(result, _MODEL_BYTES, notes), result)
             finally:
-                for file in result.files:
-                    file.content.close()
+                for entry in result.contents:
+                    entry.content.close()
         except CAUSES as cause:
             return self._refused(cause)
 
@@ -210,12 +217,12 @@ def _caller(ctx: Context) -> Identity:
 
 def _answer(text: str, result: RunResult | None = None) -> CallToolResult:
     content: list[Any] = [TextContent(type="text", text=text)]
-    images = [file for file in result.files if _is_image(file)] if result else []
+    images = [entry for entry in result.contents if _is_image(entry)] if result else []
     for file in images[:_MOST_IMAGES]:
         data = base64.b64encode(file.content.read()).decode("ascii")
         content.append(ImageContent(type="image", data=data, mime_type="image/png"))
     return CallToolResult(content=content)
 
 
-def _is_image(file: OutputFile) -> bool:
+def _is_image(file: OutputFile | Display) -> bool:
     return file.name.lower().endswith(".png") and file.size <= _LARGEST_IMAGE

@@ -120,5 +120,5 @@ async def until_gone(receive: Receive) -> None:
 
 def _close_files(task: asyncio.Task[RunResult]) -> None:
     if not task.cancelled():
-        for file in task.result().files:
-            file.content.close()
+        for entry in task.result().contents:
+            entry.content.close()

@@ -87,7 +87,8 @@ def render_for_chat(
     told = [escape_markdown(line) for line in (result.message, *result.notes, *notes)]
     lines = [told[0], hint_for(result), *told[1:]]
     output = str(shorten(visible_kept(result.output), shown_bytes))
-    if not output and result.outcome is Outcome.OK and not result.value:
+    silent = not (output or result.value or result.displays)
+    if silent and result.outcome is Outcome.OK:
         lines.append(_NOTHING_PRINTED)
     parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
     if output:

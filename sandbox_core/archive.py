@@ -15,7 +15,13 @@ from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits
 from sandbox_core.models import InputFile, OutputFile, RunRequest, SkippedFile
 
-__all__ = ["FileReceiver", "InputPlan", "plan_files", "safe_output_name"]
+__all__ = [
+    "FileReceiver",
+    "InputPlan",
+    "free_name",
+    "plan_files",
+    "safe_output_name",
+]
 
 _LONGEST_PART = 255
 _NO_ROOM = "there was no room for it on the server"
@@ -49,7 +55,7 @@ def plan_files(request: RunRequest) -> InputPlan:
     _check_folders(taken)
     programs = []
     for step in request.steps:
-        name = _free_name(language_named(step.language).file_for(step.code), taken)
+        name = free_name(language_named(step.language).file_for(step.code), taken)
         taken.add(name)
         programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
     files = (*request.files, *programs)
@@ -97,7 +103,7 @@ def _check_folders(names: set[str]) -> None:
                 raise InvalidRequest(f"“{parent}” cannot be both a file and a folder.")
 
 
-def _free_name(wanted: str, taken: set[str]) -> str:
+def free_name(wanted: str, taken: set[str]) -> str:
     """The wanted name, or the first of name_2, name_3, … that no file or folder has."""
     first_parts = {name.partition("/")[0] for name in taken}
     stem, dot, suffix = wanted.partition(".")
@@ -116,7 +122,7 @@ def safe_output_name(untrusted_name: str) -> str:
 
 
 class FileReceiver:
-    """Takes f, d and q frames and keeps each file in an unlinked temporary file.
+    """Takes the files that a guest sends and keeps each in an unlinked temporary file.
 
     The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
     for which this host has no room is lost, and the run goes on.
@@ -131,6 +137,11 @@ class FileReceiver:
         self._lost: list[SkippedFile] = []
         self._names: set[str] = set()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a file has begun and not ended."""
+        return self._current is not None
+
     def begin(self, untrusted_name: str) -> None:
         """A file starts. Raises ProtocolError when there are too many, or one is open."""
         count = len(self._files) + len(self._lost)
@@ -140,7 +151,7 @@ class FileReceiver:
             )
         name = safe_output_name(untrusted_name)
         if name in self._names:  # two that were not valid UTF-8 have become the same
-            name = _free_name(name, self._names)
+            name = free_name(name, self._names)
         self._names.add(name)
         content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
         self._current = OutputFile(name, 0, content)

@@ -8,6 +8,7 @@ program anything that it could not read by itself, and its ``0600`` files can be
 import os
 import stat
 import time
+from itertools import islice
 
 from sandbox_core.guest_wire import frame_of, json_text, literal, take_frame
 
@@ -15,6 +16,7 @@ CHUNK = 1 << 18
 DEEPEST = 20
 LARGEST_VALUE = 1 << 19
 NAMED_SKIPS = 50
+MOST_LISTED = 1000
 COUNTING_SECONDS = 1.0
 NOT_OUTPUT = {"__pycache__", "node_modules", "site-packages"}
 KINDS = (
@@ -101,7 +103,8 @@ def file_system_time():
 
 
 class Collector:
-    """Sends the value and every new or changed regular file of the work folder, bounded."""
+    """Sends the value, what was shown, and every new or changed regular file of the work
+    folder, all bounded."""
 
     def __init__(self, sink, job, placed_at, value_path):
         self.sink = sink
@@ -117,6 +120,7 @@ class Collector:
 
     def run(self):
         self.send_value()
+        self.send_displays()
         folders = [""]
         while folders:
             folders.extend(self.walk(folders.pop()))
@@ -179,14 +183,20 @@ class Collector:
             self.skip(name, error.strerror)
             return
         self.files_left -= 1
-        self.send(b"f", {"name": printable(name)})
+        self.bytes_left -= self.send_content(b"f", name, source)
+
+    def send_content(self, kind, name, source):
+        """Send an open file whole, and close it; returns its size."""
+        size = 0
+        self.send(kind, {"name": printable(name)})
         data = os.read(source, CHUNK)
         while data:
-            self.bytes_left -= len(data)
+            size += len(data)
             write_all(self.sink, frame_of(b"d", data))
             data = os.read(source, CHUNK)
         os.close(source)
         self.send(b"q", {})
+        return size
 
     def send_value(self):
         """The launcher's note of the last expression's value, if the last step left one."""
@@ -197,6 +207,26 @@ class Collector:
         if stat.S_ISREG(os.fstat(source).st_mode):
             write_all(self.sink, frame_of(b"v", os.read(source, LARGEST_VALUE)))
         os.close(source)
+
+    def send_displays(self):
+        """The numbered files that the launcher has left in its folder, in order."""
+        folder, room = self.job["display_folder"], self.job["all_display_bytes"]
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in islice(entries, MOST_LISTED))
+        except OSError:
+            return
+        for name in names[: self.job["displays"]]:
+            try:
+                source = open_file(os.path.join(folder, name))
+            except OSError:
+                continue
+            status = os.fstat(source)
+            largest = min(room, self.job["display_bytes"])
+            if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
+                room -= self.send_content(b"p", name, source)
+            else:
+                os.close(source)
 
     def skip(self, name, reason):
         self.named += 1

@@ -117,7 +117,8 @@ class Launcher:
     def __init__(self, boot, preload=()):
         receive, self.release_end = os.pipe()
         self.ready, ready_end = os.pipe()
-        argv = ["python3", "-c", boot["launcher"], str(RELEASE_DESCRIPTOR), *preload]
+        text, *arguments = boot["launcher"]
+        argv = ["python3", "-c", text, str(RELEASE_DESCRIPTOR), *arguments, *preload]
         # Only a launcher that preloads knows of the second one, and closes it.
         extra = (receive, ready_end) if preload else (receive,)
         self.program = start_program(boot, argv, {}, extra)

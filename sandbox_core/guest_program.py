@@ -1,5 +1,6 @@
-"""The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules."""
+"""The programs of a sandbox that are made of several modules' texts."""
 
+import re
 from functools import cache
 
 from sandbox_core.payload import (
@@ -7,14 +8,19 @@ from sandbox_core.payload import (
     GUEST_PROCESS_SOURCE,
     GUEST_SOURCE,
     GUEST_WIRE_SOURCE,
+    LAUNCHER_DISPLAY_SOURCE,
+    LAUNCHER_FIGURES_SOURCE,
 )
 
-__all__ = ["guest_program"]
+__all__ = ["display_program", "guest_program"]
+
+_OWN_IMPORT = re.compile(r"^from sandbox_core\.\w+ import .*\n", re.MULTILINE)
 
 
 @cache
 def guest_program() -> str:
-    """One program text that registers the guest's modules under their names and runs it."""
+    """What the bootstrap in a fresh sandbox reads and becomes: it registers the guest's modules
+    under their names and runs it."""
     modules = (
         ("sandbox_core.guest_wire", GUEST_WIRE_SOURCE),
         ("sandbox_core.guest_process", GUEST_PROCESS_SOURCE),
@@ -28,3 +34,10 @@ def guest_program() -> str:
         f"exec(compile({GUEST_SOURCE!r}, 'guest', 'exec'), {{'__name__': '__main__'}})"
     )
     return "\n".join(lines) + "\n"
+
+
+@cache
+def display_program() -> str:
+    """What the launcher runs when a program shows something: its parts in one name space, so
+    that nothing has to be imported."""
+    return _OWN_IMPORT.sub("", LAUNCHER_FIGURES_SOURCE + LAUNCHER_DISPLAY_SOURCE)

@@ -6,6 +6,8 @@ from math import ceil
 from typing import Any
 
 from sandbox_core.archive import InputPlan
+from sandbox_core.displays import DISPLAY_LIMITS
+from sandbox_core.guest_program import display_program
 from sandbox_core.hardening import (
     GUEST_UID,
     HOME_FOLDER,
@@ -24,6 +26,7 @@ __all__ = ["boot_frame", "job_frames", "may_run_warm"]
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
+_DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
 
@@ -50,7 +53,7 @@ def boot_frame(
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
-            "launcher": LAUNCHER_SOURCE,
+            "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
             "preload": list(preload),
         },
     )
@@ -109,6 +112,10 @@ def job_frames(
             "files": limits.files,
             "file_bytes": limits.file_mib * MIB,
             "collected_bytes": limits.work_mib * MIB,
+            "display_folder": _DISPLAY_FOLDER,
+            "displays": DISPLAY_LIMITS.files,
+            "display_bytes": DISPLAY_LIMITS.file_mib * MIB,
+            "all_display_bytes": DISPLAY_LIMITS.work_mib * MIB,
         },
     )
 

@@ -1,11 +1,13 @@
 """Starts one Python program as a real ``__main__``, from a cold or a warm interpreter.
 
-The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
-user, in the work folder, with the program's own environment and pipes. The modules named are
-imported first, and a byte on descriptor RELEASE_FD + 1 tells that they are; none means cold.
-Then the launcher waits on RELEASE_FD for the release: fields
-``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
-arguments, nor environment variables can hold a NUL, so nothing is quoted.
+The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD DISPLAY FOLDER [MODULE...]``, as
+the program's user, in the work folder, with the program's own environment and pipes. DISPLAY
+is the text of another program, which is run when there is a figure, an image or a rich value
+to show, and puts them into FOLDER. The modules named are imported first, and a byte on
+descriptor RELEASE_FD + 1 tells that they are; none means cold. Then the launcher waits on
+RELEASE_FD for the release: fields ``name=value``, each followed by a NUL, and one more NUL
+after the last. Neither paths, nor arguments, nor environment variables can hold a NUL, so
+nothing is quoted.
 
 ``path``   absolute path of the program (once)
 ``value``  file that gets the value of a last bare expression, as JSON ``{"text": repr}`` (once)
@@ -25,6 +27,7 @@ Only this differs, and cannot be helped:
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
   the warning filters they set; garbage collector counts and the process's age are other ones;
+* importing is watched: one more call of the import system is seen by a trace function;
 * the value of a last bare expression lives until the program's threads have ended, and the code
   of ``__main__`` has one more constant, which takes that value.
 
@@ -49,12 +52,18 @@ if TYPE_CHECKING:
 
 VALUE_CHARACTERS = 64 * 1024
 VALUE_SECONDS = 2.0
+FIGURES_SECONDS = 10.0
+# Who imports one of these may show figures or images.
+SHOWING_MODULES = ("matplotlib.pyplot", "PIL.ImageShow")
+# Tracebacks leave out what belongs to an import, which they know by this name.
+IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 CUT_MARK = " … (cut)"
 JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
 # Stands in the syntax tree for the object that takes the last value; no program has this string.
 TAKER_MARK = "the launcher's taker of the last value"
 # What the interpreter takes out of __main__ when a program file has ended.
 FORGOTTEN_NAMES = ("__file__", "__cached__")
+PROCESS = os.getpid()
 
 
 def preload(names: list[str]) -> None:
@@ -123,8 +132,8 @@ def dress(path: str, arguments: list[str], additions: list[str]) -> None:
             time.tzset()
 
 
-def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
-    """The program's code; the value of a last bare expression is written to value_path.
+def load(path: str, arguments: list[str], taker: "LastValue") -> "CodeType":
+    """The program's code; the taker gets the value of a last bare expression.
 
     What cannot be read or compiled, plain python3 is put in this one's place to complain of:
     nothing of the program has run yet, and nobody else words it as the interpreter does.
@@ -134,7 +143,7 @@ def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
     sys.stderr = held = io.StringIO()
     try:
         with open(path, "rb") as file:
-            code = compile_program(file.read(), path, LastValue(value_path))
+            code = compile_program(file.read(), path, taker)
     except Exception:
         os.execv(sys.executable, [sys.executable, path, *arguments])
     finally:
@@ -176,9 +185,9 @@ def is_shown(last: _ast.stmt, source: bytes) -> "TypeGuard[_ast.Expr]":
 class LastValue:
     """Takes the value of the last bare expression; it goes to a file when the program ends."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, displays: "Displays") -> None:
         self.path = path
-        self.process = os.getpid()
+        self.displays = displays
 
     def __contains__(self, value: object) -> bool:
         # A coroutine that nobody awaited has to end here and now: its warning names the line
@@ -188,39 +197,123 @@ class LastValue:
         return True
 
     def write(self, value: object) -> None:
-        """Write the value's text unless that fails or takes too long; a fork writes none."""
-        if os.getpid() != self.process:
-            return
-        streams = sys.stdout, sys.stderr
-        sys.stdout = sys.stderr = io.StringIO()
-        handler = _signal.signal(_signal.SIGALRM, stop_writing)
-        timer = _signal.setitimer(_signal.ITIMER_REAL, VALUE_SECONDS, 0.1)
+        """Write the value's repr, then better forms of it: those may fail or take too long."""
+        at_end(VALUE_SECONDS, lambda: self.write_text(bounded_repr(value)))
+        at_end(VALUE_SECONDS, self.show, value)
+
+    def write_text(self, text: str) -> None:
+        """Write the value's text, in place of an earlier one."""
+        if len(text) > VALUE_CHARACTERS:
+            text = text[:VALUE_CHARACTERS] + CUT_MARK
+        with open(self.path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(f'{{"text": "{text.translate(JSON_ESCAPES)}"}}')
+
+    def show(self, value: object) -> None:
+        """Show a value that speaks the protocol of notebooks, and write its text form."""
+        if any(name.startswith("_repr_") for name in dir(type(value))):
+            display = self.displays.load()
+            text = display.text_of(value)
+            if text:
+                self.write_text(text)
+            display.show_value(value)
+
+
+class Displays:
+    """Runs the display part, once there is something to show."""
+
+    def __init__(self, program: str, folder: str) -> None:
+        self.program = program
+        self.folder = folder
+        self.part: Any = None
+
+    def load(self) -> "Any":
+        """The display part, which is told when the program has ended."""
+        if self.part is None:
+            space: dict[str, Any] = {"__name__": "run_code_display"}
+            code = compile(self.program, "<display>", "exec", dont_inherit=True)
+            exec(code, space)
+            self.part = space["Display"](self.folder)
+            atexit.register(at_end, FIGURES_SECONDS, self.part.program_ended)
+        return self.part
+
+    def watch(self) -> None:
+        """Have SHOWING_MODULES told to the display part, once they have been imported.
+
+        The finder is changed, and not sys.meta_path, which a program may look at.
+        """
+        for name in SHOWING_MODULES:
+            if name in sys.modules:
+                self.imported(name)
+        finder = sys.modules["_frozen_importlib_external"].PathFinder
+        find = finder.find_spec
+
+        def find_spec(name: str, *arguments: "Any") -> "Any":
+            spec = find(name, *arguments)
+            if name in SHOWING_MODULES and hasattr(spec, "loader"):
+                self.follow(spec.loader, name)
+            return spec
+
+        finder.find_spec = staticmethod(as_import(find_spec))
+
+    def follow(self, loader: "Any", name: str) -> None:
+        """Be told when the loader has executed its module."""
+        execute = loader.exec_module
+
+        def exec_module(module: object) -> None:
+            execute(module)
+            self.imported(name)
+
+        loader.exec_module = as_import(exec_module)
+
+    def imported(self, name: str) -> None:
+        """Tell the display part of a module; a fork shows nothing."""
         try:
-            try:
-                text = bounded_repr(value).translate(JSON_ESCAPES)
-                with open(self.path, "w", encoding="utf-8", errors="replace") as file:
-                    file.write(f'{{"text": "{text}"}}')
-            finally:
-                _signal.setitimer(_signal.ITIMER_REAL, 0)
-        except BaseException:
-            pass  # the program has ended already, and how is not for its value to say
-        _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
-        _signal.setitimer(_signal.ITIMER_REAL, *timer)
-        sys.stdout, sys.stderr = streams
+            if os.getpid() == PROCESS:
+                self.load().module_imported(name)
+        except Exception:
+            return  # not the library that we know
 
 
-def stop_writing(number: int, frame: object) -> None:
-    """Signal handler that ends a repr which takes too long."""
+def as_import(function: "Any") -> "Any":
+    """The function, as a part of the import system in the eyes of tracebacks."""
+    function.__code__ = function.__code__.replace(co_filename=IMPORT_SYSTEM)
+    return function
+
+
+def at_end(seconds: float, work: "Any", *arguments: object) -> None:
+    """Do work for the ended program, silently, unless that fails or takes too long.
+
+    Of the program's own process alone: a fork that runs to its end does nothing.
+    """
+    if os.getpid() != PROCESS:
+        return
+    streams = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr = io.StringIO()
+    handler = _signal.signal(_signal.SIGALRM, stop_work)
+    timer = _signal.setitimer(_signal.ITIMER_REAL, seconds, 0.1)
+    try:
+        try:
+            work(*arguments)
+        finally:
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
+    except BaseException:
+        pass  # the program has ended already, and how is not for this to say
+    _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
+    _signal.setitimer(_signal.ITIMER_REAL, *timer)
+    sys.stdout, sys.stderr = streams
+
+
+def stop_work(number: int, frame: object) -> None:
+    """Signal handler that ends what takes too long."""
     raise TimeoutError
 
 
 def bounded_repr(value: "Any") -> str:
-    """The value's repr, at most VALUE_CHARACTERS and a mark."""
+    """The value's repr; of a long sequence, only that of its beginning."""
     if type(value) in (str, bytes, list, tuple):
         # An item is at least one character long, so this cuts nothing that would be shown.
         value = value[:VALUE_CHARACTERS]
-    text = repr(value)
-    return text if len(text) <= VALUE_CHARACTERS else text[:VALUE_CHARACTERS] + CUT_MARK
+    return repr(value)
 
 
 class Report:
@@ -270,14 +363,17 @@ if __name__ == "__main__":
     if sys.path[0] == "":
         del sys.path[0]
     namespace = new_main()
-    if sys.argv[2:]:
-        preload(sys.argv[2:])
+    displays = Displays(*sys.argv[2:4])
+    if sys.argv[4:]:
+        preload(sys.argv[4:])
+    displays.watch()
+    if sys.argv[4:]:
         os.write(int(sys.argv[1]) + 1, b"r")
         os.close(int(sys.argv[1]) + 1)
     release = receive(int(sys.argv[1]))
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
-    code = load(path, arguments, release["value"][0])
+    code = load(path, arguments, LastValue(release["value"][0], displays))
     namespace.update(
         __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
     )

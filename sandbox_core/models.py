@@ -15,6 +15,7 @@ from sandbox_core.limits import Limits
 from sandbox_core.outcome import Outcome
 
 __all__ = [
+    "Display",
     "InputFile",
     "KeptText",
     "OnEvent",
@@ -132,6 +133,20 @@ class OutputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Display:
+    """A figure, an image or a rich value that the run showed; not a file of its work folder.
+
+    ``mime_type`` is one of ours, ``name`` is made by us and no file of the run has it.
+    ``content`` and ``size`` are as in OutputFile, and as untrusted.
+    """
+
+    mime_type: str
+    name: str
+    size: int
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class SkippedFile:
     """Something in the work folder that was not brought back, and the reason in words."""
 
@@ -144,6 +159,7 @@ class RunResult:
     """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
 
     ``output`` holds stdout and stderr in the order in which the guest saw them.
+    ``displays`` come in the order in which they were shown.
     ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
     ``failed_step`` is the index of the step that ended the run early.
     ``evidence`` names what really ran it (kernel text, engine, image), for logs and doctors.
@@ -160,6 +176,7 @@ class RunResult:
     value: str | None = None
     files: tuple[OutputFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
+    displays: tuple[Display, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     total_seconds: float = 0.0
@@ -171,6 +188,11 @@ class RunResult:
         """Exit status as a shell tells it: 128 + signal for a killed program."""
         return self.exit_code if self.signal is None else 128 + self.signal
 
+    @property
+    def contents(self) -> tuple[Display | OutputFile, ...]:
+        """All that has to be read or closed: what was shown, then the files."""
+        return (*self.displays, *self.files)
+
     def to_plain(self) -> dict[str, Any]:
         """This result as plain values (and open files); the inverse of from_plain."""
         plain = {name: getattr(self, name) for name in self.__slots__}
@@ -180,6 +202,10 @@ class RunResult:
         plain["files"] = [
             {"name": file.name, "size": file.size, "content": file.content}
             for file in self.files
+        ]
+        plain["displays"] = [
+            {name: getattr(entry, name) for name in Display.__slots__}
+            for entry in self.displays
         ]
         plain["skipped"] = [asdict(entry) for entry in self.skipped]
         return plain
@@ -192,5 +218,6 @@ class RunResult:
         for name in ("stdout", "stderr", "output"):
             values[name] = KeptText(**plain[name])
         values["files"] = tuple(OutputFile(**file) for file in plain["files"])
+        values["displays"] = tuple(Display(**entry) for entry in plain["displays"])
         values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
         return cls(**values)

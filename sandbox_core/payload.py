@@ -1,4 +1,4 @@
-"""The texts of the guest's modules and of the launcher: what runs inside the sandbox.
+"""The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 
 The only module that knows where they come from: in the source tree from the files next to
 this one; in a generated plugin file the same names are constants, put there by the bundler.
@@ -13,6 +13,8 @@ __all__ = [
     "GUEST_PROCESS_SOURCE",
     "GUEST_SOURCE",
     "GUEST_WIRE_SOURCE",
+    "LAUNCHER_DISPLAY_SOURCE",
+    "LAUNCHER_FIGURES_SOURCE",
     "LAUNCHER_SOURCE",
 ]
 
@@ -26,4 +28,6 @@ GUEST_FILES_SOURCE = _program_text("guest_files.py")
 GUEST_PROCESS_SOURCE = _program_text("guest_process.py")
 GUEST_SOURCE = _program_text("guest.py")
 GUEST_WIRE_SOURCE = _program_text("guest_wire.py")
+LAUNCHER_DISPLAY_SOURCE = _program_text("launcher_display.py")
+LAUNCHER_FIGURES_SOURCE = _program_text("launcher_figures.py")
 LAUNCHER_SOURCE = _program_text("launcher.py")

@@ -26,7 +26,7 @@ DATA_CHUNK = 1 << 18
 _LARGEST_DATA = 1 << 18
 _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
-_HEADER_KINDS = b"hsxvfqk!z"
+_HEADER_KINDS = b"hsxvpfqk!z"
 _LARGEST_VALUE = 1 << 19
 _MISSING = object()
 

@@ -5,6 +5,7 @@ from signal import SIGKILL
 from typing import Any, NoReturn
 
 from sandbox_core.archive import FileReceiver, safe_output_name
+from sandbox_core.displays import DISPLAY_LIMITS, name_displays
 from sandbox_core.errors import ProtocolError
 from sandbox_core.event_feed import EventFeed
 from sandbox_core.models import RunEvent, RunRequest, RunResult, SkippedFile
@@ -64,6 +65,8 @@ class Recorder:
         self._transcript = Transcript(limits.kept_output_kib * 1024)
         self._output_left = limits.output_mib << 20
         self._files = FileReceiver(limits)
+        self._displays = FileReceiver(DISPLAY_LIMITS)
+        self._receiver = self._files
         self._skipped: list[SkippedFile] = []
         self._value: str | None = None
         self._flags: dict[str, bool] = {}
@@ -85,7 +88,7 @@ class Recorder:
         elif self._running:
             _breach(f"{kind} while a program runs")
         elif kind == "d":
-            self._files.data(untrusted_payload)
+            self._receiver.data(untrusted_payload)
         else:
             self._take_header(kind, untrusted_payload)
 
@@ -118,14 +121,20 @@ class Recorder:
             self._take_hello(untrusted_payload)
         elif kind == "v":
             self._take_value(untrusted_payload)
-        elif kind == "f":
-            self._files.begin(parse_header(untrusted_payload, {"name": str})["name"])
+        elif kind in ("f", "p"):
+            self._begin_file(kind, untrusted_payload)
         elif kind == "q":
-            self._files.end()
+            self._receiver.end()
         elif kind == "k":
             self._take_skipped(untrusted_payload)
         else:
             self._take_done(untrusted_payload)
+
+    def _begin_file(self, kind: str, untrusted_payload: bytes) -> None:
+        if self._receiver.is_open:
+            _breach("a file within a file")
+        self._receiver = self._files if kind == "f" else self._displays
+        self._receiver.begin(parse_header(untrusted_payload, {"name": str})["name"])
 
     def _take_hello(self, untrusted_payload: bytes) -> None:
         if self.hello is not None:
@@ -208,6 +217,7 @@ class Recorder:
         )
         outcome = classify(seen)
         limits = self._request.limits
+        files = self._files.complete_files()
         went_wrong = outcome is not Outcome.OK and last is not None
         return RunResult(
             run_id=self._request.run_id,
@@ -219,7 +229,8 @@ class Recorder:
             stderr=stderr,
             output=output,
             value=self._value,
-            files=self._files.complete_files(),
+            files=files,
+            displays=name_displays(self._displays.complete_files(), files),
             skipped=(*self._skipped, *self._files.lost_files()),
             notes=_notes(outcome, seen, self._request),
             seconds=self.seconds,

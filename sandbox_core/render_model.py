@@ -63,6 +63,7 @@ def render_refusal_for_model(sentence: str) -> str:
 
 def _model_facts(result: RunResult, notes: Sequence[str]) -> list[str]:
     files = (f"{file.name} ({file.size} bytes)" for file in result.files)
+    shown = (f"{entry.name} ({entry.size} bytes)" for entry in result.displays)
     skipped = (f"{entry.name} ({entry.reason})" for entry in result.skipped)
     exit_code = result.shell_exit_code
     facts = {
@@ -71,6 +72,7 @@ def _model_facts(result: RunResult, notes: Sequence[str]) -> list[str]:
         "seconds": f"{result.seconds:.2f}",
         "message": result.message,
         "next": hint_for(result),
+        "shown to the user": _listed_names(shown),
         "files": _listed_names(files),
         "not brought back": _listed_names(skipped),
     }

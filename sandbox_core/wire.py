@@ -1,9 +1,9 @@
 """Runs as JSON: what goes between a plugin and the codebox service. Pure, both directions.
 
 The answer to a run is one JSON object a line. ``event`` says what it is: ``alive`` (nothing
-happened), ``started`` and ``text`` as in RunEvent, ``file`` (a file begins) and ``data``
-(its next bytes, base64), and at last ``result``. A line without ``result`` at the end of
-the stream means that the run was lost.
+happened), ``started`` and ``text`` as in RunEvent, ``file`` and ``display`` (one begins)
+and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends without a
+``result`` means that the run was lost.
 """
 
 import base64
@@ -31,6 +31,8 @@ NDJSON = "application/x-ndjson"
 ALIVE_LINE = b'{"event":"alive"}\n'
 _CHUNK_BYTES = 3 << 16  # a multiple of 3 needs no padding
 _SPOOLED_BYTES = 1 << 16
+# What has a content: events, and with an s the fields of a result.
+_CONTENT_KINDS = ("file", "display")
 _BROKEN = "The code service sent something that cannot be understood."
 
 
@@ -73,17 +75,22 @@ def encode_event(event: RunEvent) -> bytes:
 
 
 def encode_result(result: RunResult) -> Iterator[bytes]:
-    """The lines for a result, its files first; their contents are read and closed."""
+    """The lines for a result, its files and displays first; their contents are read and
+    closed."""
     plain = result.to_plain()
-    for file in result.files:
-        yield _line({"event": "file", "name": file.name, "size": file.size})
-        with file.content as content:
-            while chunk := content.read(_CHUNK_BYTES):
-                yield _line(
-                    {"event": "data", "base64": base64.b64encode(chunk).decode("ascii")}
-                )
-    plain["files"] = []
+    for kind in _CONTENT_KINDS:
+        for entry in plain.pop(kind + "s"):
+            content = entry.pop("content")
+            yield _line({"event": kind, **entry})
+            yield from _data_lines(content)
     yield _line({"event": "result", **plain})
+
+
+def _data_lines(content: IO[bytes]) -> Iterator[bytes]:
+    with content:
+        while chunk := content.read(_CHUNK_BYTES):
+            text = base64.b64encode(chunk).decode("ascii")
+            yield _line({"event": "data", "base64": text})
 
 
 def _line(plain: dict[str, Any]) -> bytes:
@@ -99,7 +106,10 @@ class RunReader:
 
     def __init__(self) -> None:
         self.result: RunResult | None = None
-        self._files: list[tuple[str, IO[bytes]]] = []
+        self._received: dict[str, list[dict[str, Any]]] = {
+            kind: [] for kind in _CONTENT_KINDS
+        }
+        self._content: IO[bytes] | None = None
 
     def take(self, line: bytes) -> RunEvent | None:
         """One line; gives the event if it is one. Raises ProtocolError."""
@@ -112,27 +122,34 @@ class RunReader:
     def close(self) -> None:
         """Drop what was received without a result."""
         if self.result is None:
-            for _, content in self._files:
-                content.close()
+            for entries in self._received.values():
+                for entry in entries:
+                    entry["content"].close()
 
     def _take(self, kind: str, plain: dict[str, Any]) -> RunEvent | None:
         if kind in ("started", "text"):
             step, stream = int(plain["step"]), str(plain["stream"])
             return RunEvent(kind, step, stream, str(plain["text"]))
-        if kind == "file":
-            content: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
-            self._files.append((safe_output_name(str(plain["name"])), content))
+        if kind in _CONTENT_KINDS:
+            self._begin(kind, plain)
         elif kind == "data":
             self._append(plain["base64"])
         elif kind == "result":
             self.result = self._decode_result(plain)
         return None
 
+    def _begin(self, kind: str, plain: dict[str, Any]) -> None:
+        self._content = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
+        entry = {"name": safe_output_name(str(plain["name"])), "content": self._content}
+        if kind == "display":
+            entry["mime_type"] = str(plain["mime_type"])
+        self._received[kind].append(entry)
+
     def _append(self, text: str) -> None:
-        if not self._files:
+        if self._content is None:
             raise ProtocolError(_BROKEN, "data without a file")
         try:
-            self._files[-1][1].write(base64.b64decode(text, validate=True))
+            self._content.write(base64.b64decode(text, validate=True))
         except binascii.Error as error:
             raise ProtocolError(_BROKEN, repr(error)) from error
 
@@ -141,9 +158,9 @@ class RunReader:
         known = {entry.name for entry in fields(RunResult)}
         values = {name: value for name, value in plain.items() if name in known}
         values["notes"] = tuple(str(note) for note in values["notes"])
-        files = []
-        for name, content in self._files:
-            size = content.tell()
-            content.seek(0)
-            files.append({"name": name, "size": size, "content": content})
-        return RunResult.from_plain({**values, "files": files})
+        for kind, entries in self._received.items():
+            for entry in entries:
+                entry["size"] = entry["content"].tell()
+                entry["content"].seek(0)
+            values[kind + "s"] = entries
+        return RunResult.from_plain(values)

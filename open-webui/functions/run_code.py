@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     c7203ab93fb00456d11e2839e8208870b3003dca1cba1e4f48b174cad6de7698
+#     9149aaebdf58d7ea16b6f8c196c0c82fcb9fa627f28a0dd877d74b867d3e449f
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -30,9 +30,10 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
-#     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher: what runs inside the sandbox.
-#     sandbox_core/guest_program.py           The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules.
+#     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
+#     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
+#     sandbox_core/displays.py                What a run showed, on the host's side: figures, images and rich values, bounded.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
 #     sandbox_core/protocol.py                The host's side of the frames between host and guest.
 #     sandbox_core/job.py                     What the guest is told: the boot frame, and the frames of one job.
@@ -534,6 +535,20 @@ class OutputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Display:
+    """A figure, an image or a rich value that the run showed; not a file of its work folder.
+
+    ``mime_type`` is one of ours, ``name`` is made by us and no file of the run has it.
+    ``content`` and ``size`` are as in OutputFile, and as untrusted.
+    """
+
+    mime_type: str
+    name: str
+    size: int
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class SkippedFile:
     """Something in the work folder that was not brought back, and the reason in words."""
 
@@ -546,6 +561,7 @@ class RunResult:
     """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
 
     ``output`` holds stdout and stderr in the order in which the guest saw them.
+    ``displays`` come in the order in which they were shown.
     ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
     ``failed_step`` is the index of the step that ended the run early.
     ``evidence`` names what really ran it (kernel text, engine, image), for logs and doctors.
@@ -562,6 +578,7 @@ class RunResult:
     value: str | None = None
     files: tuple[OutputFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
+    displays: tuple[Display, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     total_seconds: float = 0.0
@@ -573,6 +590,11 @@ class RunResult:
         """Exit status as a shell tells it: 128 + signal for a killed program."""
         return self.exit_code if self.signal is None else 128 + self.signal
 
+    @property
+    def contents(self) -> tuple[Display | OutputFile, ...]:
+        """All that has to be read or closed: what was shown, then the files."""
+        return (*self.displays, *self.files)
+
     def to_plain(self) -> dict[str, Any]:
         """This result as plain values (and open files); the inverse of from_plain."""
         plain = {name: getattr(self, name) for name in self.__slots__}
@@ -582,6 +604,10 @@ class RunResult:
         plain["files"] = [
             {"name": file.name, "size": file.size, "content": file.content}
             for file in self.files
+        ]
+        plain["displays"] = [
+            {name: getattr(entry, name) for name in Display.__slots__}
+            for entry in self.displays
         ]
         plain["skipped"] = [asdict(entry) for entry in self.skipped]
         return plain
@@ -594,6 +620,7 @@ class RunResult:
         for name in ("stdout", "stderr", "output"):
             values[name] = KeptText(**plain[name])
         values["files"] = tuple(OutputFile(**file) for file in plain["files"])
+        values["displays"] = tuple(Display(**entry) for entry in plain["displays"])
         values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
         return cls(**values)
 
@@ -1030,7 +1057,8 @@ def render_for_chat(
     told = [escape_markdown(line) for line in (result.message, *result.notes, *notes)]
     lines = [told[0], hint_for(result), *told[1:]]
     output = str(shorten(visible_kept(result.output), shown_bytes))
-    if not output and result.outcome is Outcome.OK and not result.value:
+    silent = not (output or result.value or result.displays)
+    if silent and result.outcome is Outcome.OK:
         lines.append(_NOTHING_PRINTED)
     parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
     if output:
@@ -1830,13 +1858,13 @@ class Engine(Protocol):
 
 # ===== begin sandbox_core/payload.py =====
 
-"""The texts of the guest's modules and of the launcher: what runs inside the sandbox.
+"""The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 
 The only module that knows where they come from: in the source tree from the files next to
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+c7203ab93fb0"
+BUILD_ID = "0.1.0+9149aaebdf58"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -1848,6 +1876,7 @@ program anything that it could not read by itself, and its ``0600`` files can be
 import os
 import stat
 import time
+from itertools import islice
 
 from sandbox_core.guest_wire import frame_of, json_text, literal, take_frame
 
@@ -1855,6 +1884,7 @@ CHUNK = 1 << 18
 DEEPEST = 20
 LARGEST_VALUE = 1 << 19
 NAMED_SKIPS = 50
+MOST_LISTED = 1000
 COUNTING_SECONDS = 1.0
 NOT_OUTPUT = {"__pycache__", "node_modules", "site-packages"}
 KINDS = (
@@ -1941,7 +1971,8 @@ def file_system_time():
 
 
 class Collector:
-    """Sends the value and every new or changed regular file of the work folder, bounded."""
+    """Sends the value, what was shown, and every new or changed regular file of the work
+    folder, all bounded."""
 
     def __init__(self, sink, job, placed_at, value_path):
         self.sink = sink
@@ -1957,6 +1988,7 @@ class Collector:
 
     def run(self):
         self.send_value()
+        self.send_displays()
         folders = [""]
         while folders:
             folders.extend(self.walk(folders.pop()))
@@ -2019,14 +2051,20 @@ class Collector:
             self.skip(name, error.strerror)
             return
         self.files_left -= 1
-        self.send(b"f", {"name": printable(name)})
+        self.bytes_left -= self.send_content(b"f", name, source)
+
+    def send_content(self, kind, name, source):
+        """Send an open file whole, and close it; returns its size."""
+        size = 0
+        self.send(kind, {"name": printable(name)})
         data = os.read(source, CHUNK)
         while data:
-            self.bytes_left -= len(data)
+            size += len(data)
             write_all(self.sink, frame_of(b"d", data))
             data = os.read(source, CHUNK)
         os.close(source)
         self.send(b"q", {})
+        return size
 
     def send_value(self):
         """The launcher's note of the last expression's value, if the last step left one."""
@@ -2037,6 +2075,26 @@ class Collector:
         if stat.S_ISREG(os.fstat(source).st_mode):
             write_all(self.sink, frame_of(b"v", os.read(source, LARGEST_VALUE)))
         os.close(source)
+
+    def send_displays(self):
+        """The numbered files that the launcher has left in its folder, in order."""
+        folder, room = self.job["display_folder"], self.job["all_display_bytes"]
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in islice(entries, MOST_LISTED))
+        except OSError:
+            return
+        for name in names[: self.job["displays"]]:
+            try:
+                source = open_file(os.path.join(folder, name))
+            except OSError:
+                continue
+            status = os.fstat(source)
+            largest = min(room, self.job["display_bytes"])
+            if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
+                room -= self.send_content(b"p", name, source)
+            else:
+                os.close(source)
 
     def skip(self, name, reason):
         self.named += 1
@@ -2204,7 +2262,8 @@ class Launcher:
     def __init__(self, boot, preload=()):
         receive, self.release_end = os.pipe()
         self.ready, ready_end = os.pipe()
-        argv = ["python3", "-c", boot["launcher"], str(RELEASE_DESCRIPTOR), *preload]
+        text, *arguments = boot["launcher"]
+        argv = ["python3", "-c", text, str(RELEASE_DESCRIPTOR), *arguments, *preload]
         # Only a launcher that preloads knows of the second one, and closes it.
         extra = (receive, ready_end) if preload else (receive,)
         self.program = start_program(boot, argv, {}, extra)
@@ -2369,8 +2428,8 @@ GUEST_SOURCE = r'''"""The guest: the first process in every sandbox. It runs the
 
 The host sends this text, then frames, over the container's stdin, and reads frames from its
 stdout; nothing else leads in or out. From the host: B boot, F file, D its data, I stdin,
-G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, f file,
-d its data, q its end, k skipped, ! failed, z done.
+G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, p display
+(a picture or rich value), f file, d the data of either, q its end, k skipped, ! failed, z done.
 
 It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
 folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
@@ -2875,14 +2934,493 @@ class Wire:
         self.sender.put(frame_of(kind, payload))
 '''
 
+LAUNCHER_DISPLAY_SOURCE = r'''"""The launcher's display part: a program's figures, images and rich values, as files.
+
+The launcher executes this text when a program first imports something that can show a
+picture, or when its last value has a rich form. What is shown goes to numbered files in a
+folder outside the work folder, ``NUMBER-KIND.ENDING``; at most MOST_DISPLAYS of them.
+
+The program must not notice. So nothing here is ever below the program's own calls on the
+stack, where a traceback would show it; nothing that drawing says is printed; and a forked
+child shows nothing. Only this differs from a plain run with the Agg backend:
+
+* the first pyplot command that draws after ``show()`` starts a new figure, as it does
+  wherever showing opens windows, and in a notebook;
+* what drawing settles (positions of an automatic layout) is settled by ``show()``.
+
+No module is imported that is not loaded already: a file of the program could take its place.
+"""
+
+import io
+import os
+import sys
+
+from sandbox_core.launcher_figures import Figures, Quietly
+
+MOST_DISPLAYS = 40
+LARGEST_DISPLAY = 8 << 20
+ALL_DISPLAYS = 24 << 20
+# A PNG larger than this is a photograph, which JPEG keeps better.
+LARGEST_PNG = 2 << 20
+# In the order in which a notebook prefers them.
+RICH_FORMS = (
+    ("text/html", "_repr_html_", "html"),
+    ("image/svg+xml", "_repr_svg_", "svg"),
+    ("image/png", "_repr_png_", "png"),
+    ("image/jpeg", "_repr_jpeg_", "jpg"),
+)
+BINARY_ENDINGS = ("png", "jpg")
+FRAME_MARK = 'class="dataframe"'
+
+
+class Folder:
+    """The numbered files of what was shown. Called only by the program's own process."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def add(self, kind, ending, data, replaced=None):
+        """Keep a display if there is room for it; its path, or None. ``replaced``: the path of
+        the one whose place it takes."""
+        os.makedirs(self.path, exist_ok=True)
+        if replaced is not None:
+            os.unlink(replaced)
+        names = os.listdir(self.path)
+        used = sum(os.stat(os.path.join(self.path, name)).st_size for name in names)
+        room = min(LARGEST_DISPLAY, ALL_DISPLAYS - used)
+        if self.is_full() or len(data) > room:
+            return None
+        number = max((int(name.partition("-")[0]) for name in names), default=0) + 1
+        stem = f"{number:03d}-{kind}"
+        if replaced is not None:
+            stem = os.path.splitext(os.path.basename(replaced))[0]
+        path = os.path.join(self.path, f"{stem}.{ending}")
+        self.write(path, data)
+        return path
+
+    def is_full(self):
+        return os.path.isdir(self.path) and len(os.listdir(self.path)) >= MOST_DISPLAYS
+
+    def write(self, path, data):
+        """A whole file or none: what is not complete has no name that counts."""
+        try:
+            with open(path + ".part", "wb") as file:
+                file.write(data)
+            os.replace(path + ".part", path)
+        except OSError:
+            os.unlink(path + ".part")
+
+
+class Display:
+    """All that a program shows. The launcher makes one, and calls its public methods."""
+
+    def __init__(self, path):
+        self.folder = Folder(path)
+        self.process = os.getpid()
+        self.figures = None
+
+    def module_imported(self, name):
+        """A module that can show something is there: be told when it does."""
+        if name == "matplotlib.pyplot":
+            self.all_figures().watch(sys.modules[name])
+        else:
+            self.watch_images(sys.modules[name])
+
+    def program_ended(self):
+        """Show the figures that are still open."""
+        if self.figures is not None and self.figures.pyplot is not None:
+            self.figures.add_open()
+
+    def text_of(self, value):
+        """The text form of a rich value, where its repr is a worse one; else None."""
+        try:
+            if is_a(value, "pandas", "DataFrame"):
+                return frame_text(value)
+            markdown = rich_form(value, "text/markdown", "_repr_markdown_")
+            return markdown if isinstance(markdown, str) else None
+        except Exception:
+            return None
+
+    def show_value(self, value):
+        """Show the last value as a notebook does, if it has more than a text form."""
+        if is_a(value, "matplotlib.figure", "Figure"):
+            self.all_figures().add(value)
+            return
+        if is_a(value, "PIL.Image", "Image"):
+            self.folder.add("value", *encode_image(value))
+            return
+        for media, method, ending in RICH_FORMS:
+            data = as_bytes(rich_form(value, media, method), ending)
+            if data:
+                # The text form of a frame says the same, and can be read by a model too.
+                if ending != "html" or FRAME_MARK.encode() not in data:
+                    self.folder.add("value", ending, data)
+                return
+
+    def all_figures(self):
+        if self.figures is None:
+            self.figures = Figures(self.folder)
+        return self.figures
+
+    def watch_images(self, image_show):
+        display = self
+
+        class Viewer(image_show.Viewer):
+            """Takes the images that the program shows; PIL asks it before all others."""
+
+            format = "PNG"
+
+            def show_image(self, image, **options):
+                if os.getpid() != display.process:
+                    return 0
+                with Quietly():
+                    display.folder.add("image", *encode_image(image))
+                return 1
+
+        image_show.register(Viewer(), 0)
+
+
+def is_a(value, module, name):
+    kind = getattr(sys.modules.get(module), name, None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def encode_image(image):
+    """(ending, bytes) of an image of PIL."""
+    if image.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"):
+        image = image.convert("RGB")
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    if buffer.tell() <= LARGEST_PNG or image.mode not in ("L", "RGB"):
+        return "png", buffer.getvalue()
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=90)
+    return "jpg", buffer.getvalue()
+
+
+def frame_text(frame):
+    """A table of pandas as text: whole lines, as many rows and columns as a notebook shows."""
+    get_option = sys.modules["pandas"].get_option
+    return frame.to_string(
+        max_rows=get_option("display.max_rows"),
+        min_rows=get_option("display.min_rows"),
+        max_cols=get_option("display.max_columns"),
+        show_dimensions=get_option("display.show_dimensions"),
+    )
+
+
+def rich_form(value, media, method):
+    """One form of a value by its protocol's methods, or None."""
+    for name in ("_repr_mimebundle_", method):
+        if not hasattr(type(value), name):
+            continue
+        form = getattr(value, name)()
+        form = form[0] if isinstance(form, tuple) else form
+        if name == "_repr_mimebundle_":
+            form = form.get(media) if isinstance(form, dict) else None
+        if form is not None:
+            return form
+    return None
+
+
+def as_bytes(form, ending):
+    """The bytes of a form; images may come as base64, which whoever made it has loaded."""
+    if isinstance(form, str) and ending in BINARY_ENDINGS:
+        binascii = sys.modules.get("binascii")
+        return binascii and binascii.a2b_base64(form)
+    if isinstance(form, str):
+        return form.encode("utf-8", "replace")
+    return form if isinstance(form, bytes) else None
+'''
+
+LAUNCHER_FIGURES_SOURCE = r'''"""The launcher's figures: each one of matplotlib is drawn when it is shown, or left open.
+
+A part of the display program, see launcher_display.py. Nothing here is ever below the
+program's own calls on the stack, where a traceback would show it: what is asked for is found
+by looking at the callers from events that every call passes.
+"""
+
+import io
+import os
+import sys
+from _thread import get_ident
+
+MOST_PIXELS = 16_000_000
+LARGEST_FILE = 8 << 20
+# What a browser shows and what is made of the same bytes each time.
+PICTURE_ENDINGS = ("png", "jpg", "jpeg", "webp")
+# The functions of pyplot through which all others get the axes that they draw in.
+STARTING = ("gca", "axes", "subplot", "subplot2grid", "suptitle")
+DEEPEST_CALL = 20
+
+
+class Muted:
+    """Stands in for a stream while we draw: silent for the drawing thread alone."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._thread = get_ident()
+
+    def write(self, text):
+        if get_ident() == self._thread:
+            return len(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+class Quietly:
+    """A block that draws: it prints and logs nothing, and fails without a word."""
+
+    LIBRARIES = ("matplotlib", "PIL", "fontTools")
+
+    def __enter__(self):
+        self.streams = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = (
+            stream if stream is None else Muted(stream) for stream in self.streams
+        )
+        self.warnings = sys.modules.get("warnings")
+        if self.warnings is not None:
+            self.show_warning = self.warnings.showwarning
+            self.warnings.showwarning = self.mute(self.show_warning)
+        self.loggers = [one for one in self.library_loggers() if not one.disabled]
+        for logger in self.loggers:
+            logger.disabled = True
+
+    def __exit__(self, kind, error, trace):
+        for logger in self.loggers:
+            logger.disabled = False
+        if self.warnings is not None:
+            self.warnings.showwarning = self.show_warning
+        sys.stdout, sys.stderr = self.streams
+        return kind is not None and issubclass(kind, (Exception, SystemExit))
+
+    def library_loggers(self):
+        logging = sys.modules.get("logging")
+        if logging is None:
+            return
+        for name, logger in list(logging.root.manager.loggerDict.items()):
+            if name.partition(".")[0] in self.LIBRARIES and hasattr(logger, "disabled"):
+                yield logger
+
+    def mute(self, show):
+        thread = get_ident()
+
+        def show_of_others(*arguments, **options):
+            if get_ident() != thread:
+                show(*arguments, **options)
+
+        return show_of_others
+
+
+class Picture:
+    """How a figure was drawn when it was shown or saved, and the file that it went to."""
+
+    def __init__(self, figure, options, path=None):
+        self.options = options
+        self.path = path
+        self.places = places_of(figure)
+        self.look = None
+
+    def draw_again(self, figure):
+        """An automatic layout moves a little with each drawing: leave all where it was."""
+        layout = layout_of(figure)
+        if layout is None:
+            return draw(figure, self.options)
+        figure.set_layout_engine("none")
+        places = places_of(figure)
+        try:
+            put(self.places)
+            return draw(figure, self.options)
+        finally:
+            put(places)
+            figure.set_layout_engine(layout)
+
+
+class Figures:
+    """Shows the figures of matplotlib: one display for each state that was shown."""
+
+    def __init__(self, folder):
+        weakref = sys.modules["weakref"]
+        self.folder = folder
+        self.process = os.getpid()
+        self.shown = weakref.WeakKeyDictionary()
+        self.saved = weakref.WeakKeyDictionary()  # the last picture file of each
+        self.finished = weakref.WeakSet()  # what was shown by pyplot's show()
+        self.pyplot = None
+
+    def watch(self, pyplot):
+        """Be told of what is shown, saved and drawn. No call to a program's code is wrapped."""
+        if self.pyplot is not None:
+            return
+        self.pyplot = vars(pyplot)
+        bases = sys.modules["matplotlib.backend_bases"]
+        helpers = sys.modules["matplotlib._pylab_helpers"]
+        show_anyway = bases.FigureManagerBase.show
+        init_event = bases.DrawEvent.__init__
+        get_active = helpers.Gcf.get_active
+        self.managers = helpers.Gcf.get_all_fig_managers
+
+        def show(manager):
+            if os.getpid() != self.process or not is_agg(manager.canvas):
+                return show_anyway(manager)
+            return self.show(manager.canvas.figure, sys._getframe(1))
+
+        def init(event, name, canvas, renderer):
+            init_event(event, name, canvas, renderer)
+            self.note_saving(canvas.figure, sys._getframe(1))
+
+        def active():
+            manager = get_active()
+            if manager is None or manager.canvas.figure not in self.finished:
+                return manager
+            return None if self.is_starting(sys._getframe(1).f_back) else manager
+
+        bases.FigureManagerBase.show = show
+        bases.DrawEvent.__init__ = init
+        helpers.Gcf.get_active = staticmethod(active)
+
+    def show(self, figure, caller):
+        """Show a figure now; the frame tells which function of pyplot, if any, asks for it."""
+        asking = {frame.f_code.co_name for frame in self.pyplot_frames(caller)}
+        if "pause" in asking:
+            return  # a step of an animation, not its end
+        self.add(figure)
+        if "show" in asking:
+            self.finished.add(figure)
+
+    def add(self, figure):
+        """Make a display of the figure, unless it looks as it did when it was shown."""
+        if len(figure.get_children()) < 2 or self.folder.is_full():
+            return  # there is nothing but its background, or no room
+        with Quietly():
+            before, saved = self.shown.get(figure), self.saved.get(figure)
+            is_same = before and hash(before.draw_again(figure)) == before.look
+            if is_same and (saved is None or saved.options is before.options):
+                return
+            data, picture = self.draw_as_saved(figure, saved)
+            # Saved after it was shown: one display still, which is the same as the file now.
+            replaced = before.path if is_same else None
+            ending = picture.options["format"]
+            picture.path = self.folder.add("figure", ending, data, replaced)
+            picture.look = hash(data)
+            self.shown[figure] = picture
+
+    def draw_as_saved(self, figure, saved):
+        """(bytes, Picture) of a figure; the bytes of the file that it was saved as, if that is
+        how it looks still: who gets files and displays can tell then that they are one.
+        """
+        if saved is None:
+            options = new_options(figure)
+            return draw(figure, options), Picture(figure, options)
+        data = saved.draw_again(figure)
+        picture = Picture(figure, saved.options)
+        if layout_of(figure) is None or data == read_file(saved.path):
+            picture.places = saved.places
+            return data, picture
+        return draw(figure, saved.options), Picture(figure, saved.options)
+
+    def add_open(self):
+        """Show what is open when the program has ended."""
+        for manager in sorted(self.managers(), key=lambda manager: manager.num):
+            if is_agg(manager.canvas) and has_content(manager.canvas.figure):
+                self.add(manager.canvas.figure)
+
+    def note_saving(self, figure, frame):
+        """Remember how the figure is being saved as a picture: shown later, it is the same."""
+        values = next(filter(None, map(saving_arguments, frames_from(frame))), None)
+        if values is None or not isinstance(values["fname"], (str, os.PathLike)):
+            return
+        path = os.path.abspath(values["fname"])
+        ending = os.path.splitext(path)[1][1:].lower()
+        ending = values["kwargs"].get("format") or ending or "png"
+        if ending in PICTURE_ENDINGS:
+            options = dict(values["kwargs"], transparent=values["transparent"])
+            self.saved[figure] = Picture(figure, dict(options, format=ending), path)
+
+    def is_starting(self, frame):
+        """Whether a function of pyplot asks for the figure to draw in."""
+        return (
+            frame is not None
+            and frame.f_globals is self.pyplot
+            and frame.f_code.co_name in STARTING
+            and os.getpid() == self.process
+        )
+
+    def pyplot_frames(self, frame):
+        return (one for one in frames_from(frame) if one.f_globals is self.pyplot)
+
+
+def frames_from(frame):
+    for _ in range(DEEPEST_CALL):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def saving_arguments(frame):
+    """The arguments of a figure's savefig(), if that is what runs in the frame."""
+    module = frame.f_globals.get("__name__")
+    is_saving = module == "matplotlib.figure" and frame.f_code.co_name == "savefig"
+    return frame.f_locals if is_saving else None
+
+
+def is_agg(canvas):
+    """Whether it is the default backend's: who has chosen another one shows things there."""
+    return type(canvas).__name__ == "FigureCanvasAgg"
+
+
+def has_content(figure):
+    """Whether there is more than empty axes, as a plot that failed leaves them behind."""
+    return any(axes.has_data() or axes.texts or axes.tables for axes in figure.axes)
+
+
+def new_options(figure):
+    """How a notebook shows a figure, but never so large that memory is short."""
+    width, height = figure.get_size_inches()
+    dpi = min(figure.dpi, (MOST_PIXELS / max(1, width * height)) ** 0.5)
+    return {"format": "png", "bbox_inches": "tight", "dpi": dpi}
+
+
+def draw(figure, options):
+    buffer = io.BytesIO()
+    figure.savefig(buffer, **options)
+    return buffer.getvalue()
+
+
+def places_of(figure):
+    return [(axes, axes.get_position(True)) for axes in figure.axes]
+
+
+def put(places):
+    for axes, place in places:
+        axes._set_position(place)  # set_position would take it out of the layout
+
+
+def layout_of(figure):
+    return figure.get_layout_engine() if hasattr(figure, "get_layout_engine") else None
+
+
+def read_file(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read(LARGEST_FILE + 1)
+    except OSError:
+        return None
+'''
+
 LAUNCHER_SOURCE = r'''"""Starts one Python program as a real ``__main__``, from a cold or a warm interpreter.
 
-The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD [MODULE...]``, as the program's
-user, in the work folder, with the program's own environment and pipes. The modules named are
-imported first, and a byte on descriptor RELEASE_FD + 1 tells that they are; none means cold.
-Then the launcher waits on RELEASE_FD for the release: fields
-``name=value``, each followed by a NUL, and one more NUL after the last. Neither paths, nor
-arguments, nor environment variables can hold a NUL, so nothing is quoted.
+The guest runs this text as ``python3 -c LAUNCHER RELEASE_FD DISPLAY FOLDER [MODULE...]``, as
+the program's user, in the work folder, with the program's own environment and pipes. DISPLAY
+is the text of another program, which is run when there is a figure, an image or a rich value
+to show, and puts them into FOLDER. The modules named are imported first, and a byte on
+descriptor RELEASE_FD + 1 tells that they are; none means cold. Then the launcher waits on
+RELEASE_FD for the release: fields ``name=value``, each followed by a NUL, and one more NUL
+after the last. Neither paths, nor arguments, nor environment variables can hold a NUL, so
+nothing is quoted.
 
 ``path``   absolute path of the program (once)
 ``value``  file that gets the value of a last bare expression, as JSON ``{"text": repr}`` (once)
@@ -2902,6 +3440,7 @@ Only this differs, and cannot be helped:
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
   the warning filters they set; garbage collector counts and the process's age are other ones;
+* importing is watched: one more call of the import system is seen by a trace function;
 * the value of a last bare expression lives until the program's threads have ended, and the code
   of ``__main__`` has one more constant, which takes that value.
 
@@ -2926,12 +3465,18 @@ if TYPE_CHECKING:
 
 VALUE_CHARACTERS = 64 * 1024
 VALUE_SECONDS = 2.0
+FIGURES_SECONDS = 10.0
+# Who imports one of these may show figures or images.
+SHOWING_MODULES = ("matplotlib.pyplot", "PIL.ImageShow")
+# Tracebacks leave out what belongs to an import, which they know by this name.
+IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 CUT_MARK = " … (cut)"
 JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
 # Stands in the syntax tree for the object that takes the last value; no program has this string.
 TAKER_MARK = "the launcher's taker of the last value"
 # What the interpreter takes out of __main__ when a program file has ended.
 FORGOTTEN_NAMES = ("__file__", "__cached__")
+PROCESS = os.getpid()
 
 
 def preload(names: list[str]) -> None:
@@ -3000,8 +3545,8 @@ def dress(path: str, arguments: list[str], additions: list[str]) -> None:
             time.tzset()
 
 
-def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
-    """The program's code; the value of a last bare expression is written to value_path.
+def load(path: str, arguments: list[str], taker: "LastValue") -> "CodeType":
+    """The program's code; the taker gets the value of a last bare expression.
 
     What cannot be read or compiled, plain python3 is put in this one's place to complain of:
     nothing of the program has run yet, and nobody else words it as the interpreter does.
@@ -3011,7 +3556,7 @@ def load(path: str, arguments: list[str], value_path: str) -> "CodeType":
     sys.stderr = held = io.StringIO()
     try:
         with open(path, "rb") as file:
-            code = compile_program(file.read(), path, LastValue(value_path))
+            code = compile_program(file.read(), path, taker)
     except Exception:
         os.execv(sys.executable, [sys.executable, path, *arguments])
     finally:
@@ -3053,9 +3598,9 @@ def is_shown(last: _ast.stmt, source: bytes) -> "TypeGuard[_ast.Expr]":
 class LastValue:
     """Takes the value of the last bare expression; it goes to a file when the program ends."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, displays: "Displays") -> None:
         self.path = path
-        self.process = os.getpid()
+        self.displays = displays
 
     def __contains__(self, value: object) -> bool:
         # A coroutine that nobody awaited has to end here and now: its warning names the line
@@ -3065,39 +3610,123 @@ class LastValue:
         return True
 
     def write(self, value: object) -> None:
-        """Write the value's text unless that fails or takes too long; a fork writes none."""
-        if os.getpid() != self.process:
-            return
-        streams = sys.stdout, sys.stderr
-        sys.stdout = sys.stderr = io.StringIO()
-        handler = _signal.signal(_signal.SIGALRM, stop_writing)
-        timer = _signal.setitimer(_signal.ITIMER_REAL, VALUE_SECONDS, 0.1)
+        """Write the value's repr, then better forms of it: those may fail or take too long."""
+        at_end(VALUE_SECONDS, lambda: self.write_text(bounded_repr(value)))
+        at_end(VALUE_SECONDS, self.show, value)
+
+    def write_text(self, text: str) -> None:
+        """Write the value's text, in place of an earlier one."""
+        if len(text) > VALUE_CHARACTERS:
+            text = text[:VALUE_CHARACTERS] + CUT_MARK
+        with open(self.path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(f'{{"text": "{text.translate(JSON_ESCAPES)}"}}')
+
+    def show(self, value: object) -> None:
+        """Show a value that speaks the protocol of notebooks, and write its text form."""
+        if any(name.startswith("_repr_") for name in dir(type(value))):
+            display = self.displays.load()
+            text = display.text_of(value)
+            if text:
+                self.write_text(text)
+            display.show_value(value)
+
+
+class Displays:
+    """Runs the display part, once there is something to show."""
+
+    def __init__(self, program: str, folder: str) -> None:
+        self.program = program
+        self.folder = folder
+        self.part: Any = None
+
+    def load(self) -> "Any":
+        """The display part, which is told when the program has ended."""
+        if self.part is None:
+            space: dict[str, Any] = {"__name__": "run_code_display"}
+            code = compile(self.program, "<display>", "exec", dont_inherit=True)
+            exec(code, space)
+            self.part = space["Display"](self.folder)
+            atexit.register(at_end, FIGURES_SECONDS, self.part.program_ended)
+        return self.part
+
+    def watch(self) -> None:
+        """Have SHOWING_MODULES told to the display part, once they have been imported.
+
+        The finder is changed, and not sys.meta_path, which a program may look at.
+        """
+        for name in SHOWING_MODULES:
+            if name in sys.modules:
+                self.imported(name)
+        finder = sys.modules["_frozen_importlib_external"].PathFinder
+        find = finder.find_spec
+
+        def find_spec(name: str, *arguments: "Any") -> "Any":
+            spec = find(name, *arguments)
+            if name in SHOWING_MODULES and hasattr(spec, "loader"):
+                self.follow(spec.loader, name)
+            return spec
+
+        finder.find_spec = staticmethod(as_import(find_spec))
+
+    def follow(self, loader: "Any", name: str) -> None:
+        """Be told when the loader has executed its module."""
+        execute = loader.exec_module
+
+        def exec_module(module: object) -> None:
+            execute(module)
+            self.imported(name)
+
+        loader.exec_module = as_import(exec_module)
+
+    def imported(self, name: str) -> None:
+        """Tell the display part of a module; a fork shows nothing."""
         try:
-            try:
-                text = bounded_repr(value).translate(JSON_ESCAPES)
-                with open(self.path, "w", encoding="utf-8", errors="replace") as file:
-                    file.write(f'{{"text": "{text}"}}')
-            finally:
-                _signal.setitimer(_signal.ITIMER_REAL, 0)
-        except BaseException:
-            pass  # the program has ended already, and how is not for its value to say
-        _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
-        _signal.setitimer(_signal.ITIMER_REAL, *timer)
-        sys.stdout, sys.stderr = streams
+            if os.getpid() == PROCESS:
+                self.load().module_imported(name)
+        except Exception:
+            return  # not the library that we know
 
 
-def stop_writing(number: int, frame: object) -> None:
-    """Signal handler that ends a repr which takes too long."""
+def as_import(function: "Any") -> "Any":
+    """The function, as a part of the import system in the eyes of tracebacks."""
+    function.__code__ = function.__code__.replace(co_filename=IMPORT_SYSTEM)
+    return function
+
+
+def at_end(seconds: float, work: "Any", *arguments: object) -> None:
+    """Do work for the ended program, silently, unless that fails or takes too long.
+
+    Of the program's own process alone: a fork that runs to its end does nothing.
+    """
+    if os.getpid() != PROCESS:
+        return
+    streams = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr = io.StringIO()
+    handler = _signal.signal(_signal.SIGALRM, stop_work)
+    timer = _signal.setitimer(_signal.ITIMER_REAL, seconds, 0.1)
+    try:
+        try:
+            work(*arguments)
+        finally:
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
+    except BaseException:
+        pass  # the program has ended already, and how is not for this to say
+    _signal.signal(_signal.SIGALRM, handler or _signal.SIG_DFL)
+    _signal.setitimer(_signal.ITIMER_REAL, *timer)
+    sys.stdout, sys.stderr = streams
+
+
+def stop_work(number: int, frame: object) -> None:
+    """Signal handler that ends what takes too long."""
     raise TimeoutError
 
 
 def bounded_repr(value: "Any") -> str:
-    """The value's repr, at most VALUE_CHARACTERS and a mark."""
+    """The value's repr; of a long sequence, only that of its beginning."""
     if type(value) in (str, bytes, list, tuple):
         # An item is at least one character long, so this cuts nothing that would be shown.
         value = value[:VALUE_CHARACTERS]
-    text = repr(value)
-    return text if len(text) <= VALUE_CHARACTERS else text[:VALUE_CHARACTERS] + CUT_MARK
+    return repr(value)
 
 
 class Report:
@@ -3147,14 +3776,17 @@ if __name__ == "__main__":
     if sys.path[0] == "":
         del sys.path[0]
     namespace = new_main()
-    if sys.argv[2:]:
-        preload(sys.argv[2:])
+    displays = Displays(*sys.argv[2:4])
+    if sys.argv[4:]:
+        preload(sys.argv[4:])
+    displays.watch()
+    if sys.argv[4:]:
         os.write(int(sys.argv[1]) + 1, b"r")
         os.close(int(sys.argv[1]) + 1)
     release = receive(int(sys.argv[1]))
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
-    code = load(path, arguments, release["value"][0])
+    code = load(path, arguments, LastValue(release["value"][0], displays))
     namespace.update(
         __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
     )
@@ -3183,12 +3815,16 @@ if __name__ == "__main__":
 
 # ===== begin sandbox_core/guest_program.py =====
 
-"""The program that the bootstrap in a fresh sandbox reads and becomes: all guest modules."""
+"""The programs of a sandbox that are made of several modules' texts."""
+
+
+_OWN_IMPORT = re.compile(r"^from sandbox_core\.\w+ import .*\n", re.MULTILINE)
 
 
 @cache
 def guest_program() -> str:
-    """One program text that registers the guest's modules under their names and runs it."""
+    """What the bootstrap in a fresh sandbox reads and becomes: it registers the guest's modules
+    under their names and runs it."""
     modules = (
         ("sandbox_core.guest_wire", GUEST_WIRE_SOURCE),
         ("sandbox_core.guest_process", GUEST_PROCESS_SOURCE),
@@ -3202,6 +3838,13 @@ def guest_program() -> str:
         f"exec(compile({GUEST_SOURCE!r}, 'guest', 'exec'), {{'__name__': '__main__'}})"
     )
     return "\n".join(lines) + "\n"
+
+
+@cache
+def display_program() -> str:
+    """What the launcher runs when a program shows something: its parts in one name space, so
+    that nothing has to be imported."""
+    return _OWN_IMPORT.sub("", LAUNCHER_FIGURES_SOURCE + LAUNCHER_DISPLAY_SOURCE)
 
 
 # ===== end sandbox_core/guest_program.py =====
@@ -3247,7 +3890,7 @@ def plan_files(request: RunRequest) -> InputPlan:
     _check_folders(taken)
     programs = []
     for step in request.steps:
-        name = _free_name(language_named(step.language).file_for(step.code), taken)
+        name = free_name(language_named(step.language).file_for(step.code), taken)
         taken.add(name)
         programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
     files = (*request.files, *programs)
@@ -3295,7 +3938,7 @@ def _check_folders(names: set[str]) -> None:
                 raise InvalidRequest(f"“{parent}” cannot be both a file and a folder.")
 
 
-def _free_name(wanted: str, taken: set[str]) -> str:
+def free_name(wanted: str, taken: set[str]) -> str:
     """The wanted name, or the first of name_2, name_3, … that no file or folder has."""
     first_parts = {name.partition("/")[0] for name in taken}
     stem, dot, suffix = wanted.partition(".")
@@ -3314,7 +3957,7 @@ def safe_output_name(untrusted_name: str) -> str:
 
 
 class FileReceiver:
-    """Takes f, d and q frames and keeps each file in an unlinked temporary file.
+    """Takes the files that a guest sends and keeps each in an unlinked temporary file.
 
     The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
     for which this host has no room is lost, and the run goes on.
@@ -3329,6 +3972,11 @@ class FileReceiver:
         self._lost: list[SkippedFile] = []
         self._names: set[str] = set()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a file has begun and not ended."""
+        return self._current is not None
+
     def begin(self, untrusted_name: str) -> None:
         """A file starts. Raises ProtocolError when there are too many, or one is open."""
         count = len(self._files) + len(self._lost)
@@ -3338,7 +3986,7 @@ class FileReceiver:
             )
         name = safe_output_name(untrusted_name)
         if name in self._names:  # two that were not valid UTF-8 have become the same
-            name = _free_name(name, self._names)
+            name = free_name(name, self._names)
         self._names.add(name)
         content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
         self._current = OutputFile(name, 0, content)
@@ -3395,6 +4043,79 @@ class FileReceiver:
 
 
 # ===== end sandbox_core/archive.py =====
+
+# ===== begin sandbox_core/displays.py =====
+
+"""What a run showed, on the host's side: figures, images and rich values, bounded.
+
+The sandbox sends them as files of a folder that the program could have written itself. Their
+names say what they are, ``NUMBER-KIND.ENDING``; what has no such name is no display.
+"""
+
+
+# Their number, the size of each, and of all together; the launcher keeps to the same.
+DISPLAY_LIMITS = Limits(files=40, file_mib=8, work_mib=24)
+_DISPLAY_NAME = re.compile(
+    r"\d{3,4}-(figure|image|value)\.(png|jpg|jpeg|webp|svg|html)"
+)
+_MEDIA_BY_ENDING = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "svg": "image/svg+xml",
+    "html": "text/html",
+}
+_COMPARED_AT_ONCE = 1 << 18
+
+
+def name_displays(
+    received: Iterable[OutputFile], files: Iterable[OutputFile]
+) -> tuple[Display, ...]:
+    """The displays among what came from the sandbox, each once, with names for people.
+
+    What is the same as one of the run's files, byte for byte, is left out: the file is shown.
+    Called once for each run; contents are positioned at their start again.
+    """
+    files = tuple(files)
+    seen = list(files)
+    taken = {file.name for file in files}
+    displays = []
+    counts = dict.fromkeys(("figure", "image", "value"), 0)
+    for entry in received:
+        match = _DISPLAY_NAME.fullmatch(entry.name)
+        if match is None or any(_is_same_picture(entry, other) for other in seen):
+            entry.content.close()
+            continue
+        kind, ending = match.groups()
+        counts[kind] += 1
+        name = free_name(f"{kind}-{counts[kind]}.{ending}", taken)
+        taken.add(name)
+        seen.append(entry)
+        displays.append(
+            Display(_MEDIA_BY_ENDING[ending], name, entry.size, entry.content)
+        )
+    return tuple(displays)
+
+
+def _is_same_picture(one: OutputFile, other: OutputFile) -> bool:
+    if one.size != other.size:
+        return False
+    try:
+        return _same_content(one.content, other.content)
+    finally:
+        one.content.seek(0)
+        other.content.seek(0)
+
+
+def _same_content(one: IO[bytes], other: IO[bytes]) -> bool:
+    while chunk := one.read(_COMPARED_AT_ONCE):
+        if chunk != other.read(_COMPARED_AT_ONCE):
+            return False
+    return True
+
+
+# ===== end sandbox_core/displays.py =====
 
 # ===== begin sandbox_core/hardening.py =====
 
@@ -3519,7 +4240,7 @@ DATA_CHUNK = 1 << 18
 _LARGEST_DATA = 1 << 18
 _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
-_HEADER_KINDS = b"hsxvfqk!z"
+_HEADER_KINDS = b"hsxvpfqk!z"
 _LARGEST_VALUE = 1 << 19
 _MISSING = object()
 
@@ -3635,6 +4356,7 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
+_DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
 
@@ -3661,7 +4383,7 @@ def boot_frame(
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
-            "launcher": LAUNCHER_SOURCE,
+            "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
             "preload": list(preload),
         },
     )
@@ -3720,6 +4442,10 @@ def job_frames(
             "files": limits.files,
             "file_bytes": limits.file_mib * MIB,
             "collected_bytes": limits.work_mib * MIB,
+            "display_folder": _DISPLAY_FOLDER,
+            "displays": DISPLAY_LIMITS.files,
+            "display_bytes": DISPLAY_LIMITS.file_mib * MIB,
+            "all_display_bytes": DISPLAY_LIMITS.work_mib * MIB,
         },
     )
 
@@ -4619,6 +5345,8 @@ class Recorder:
         self._transcript = Transcript(limits.kept_output_kib * 1024)
         self._output_left = limits.output_mib << 20
         self._files = FileReceiver(limits)
+        self._displays = FileReceiver(DISPLAY_LIMITS)
+        self._receiver = self._files
         self._skipped: list[SkippedFile] = []
         self._value: str | None = None
         self._flags: dict[str, bool] = {}
@@ -4640,7 +5368,7 @@ class Recorder:
         elif self._running:
             _breach(f"{kind} while a program runs")
         elif kind == "d":
-            self._files.data(untrusted_payload)
+            self._receiver.data(untrusted_payload)
         else:
             self._take_header(kind, untrusted_payload)
 
@@ -4673,14 +5401,20 @@ class Recorder:
             self._take_hello(untrusted_payload)
         elif kind == "v":
             self._take_value(untrusted_payload)
-        elif kind == "f":
-            self._files.begin(parse_header(untrusted_payload, {"name": str})["name"])
+        elif kind in ("f", "p"):
+            self._begin_file(kind, untrusted_payload)
         elif kind == "q":
-            self._files.end()
+            self._receiver.end()
         elif kind == "k":
             self._take_skipped(untrusted_payload)
         else:
             self._take_done(untrusted_payload)
+
+    def _begin_file(self, kind: str, untrusted_payload: bytes) -> None:
+        if self._receiver.is_open:
+            _breach("a file within a file")
+        self._receiver = self._files if kind == "f" else self._displays
+        self._receiver.begin(parse_header(untrusted_payload, {"name": str})["name"])
 
     def _take_hello(self, untrusted_payload: bytes) -> None:
         if self.hello is not None:
@@ -4763,6 +5497,7 @@ class Recorder:
         )
         outcome = classify(seen)
         limits = self._request.limits
+        files = self._files.complete_files()
         went_wrong = outcome is not Outcome.OK and last is not None
         return RunResult(
             run_id=self._request.run_id,
@@ -4774,7 +5509,8 @@ class Recorder:
             stderr=stderr,
             output=output,
             value=self._value,
-            files=self._files.complete_files(),
+            files=files,
+            displays=name_displays(self._displays.complete_files(), files),
             skipped=(*self._skipped, *self._files.lost_files()),
             notes=_notes(outcome, seen, self._request),
             seconds=self.seconds,
@@ -5991,9 +6727,9 @@ def _told_sentence(answer: Any) -> str:
 """Runs as JSON: what goes between a plugin and the codebox service. Pure, both directions.
 
 The answer to a run is one JSON object a line. ``event`` says what it is: ``alive`` (nothing
-happened), ``started`` and ``text`` as in RunEvent, ``file`` (a file begins) and ``data``
-(its next bytes, base64), and at last ``result``. A line without ``result`` at the end of
-the stream means that the run was lost.
+happened), ``started`` and ``text`` as in RunEvent, ``file`` and ``display`` (one begins)
+and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends without a
+``result`` means that the run was lost.
 """
 
 
@@ -6001,6 +6737,8 @@ NDJSON = "application/x-ndjson"
 ALIVE_LINE = b'{"event":"alive"}\n'
 _CHUNK_BYTES = 3 << 16  # a multiple of 3 needs no padding
 _SPOOLED_BYTES = 1 << 16
+# What has a content: events, and with an s the fields of a result.
+_CONTENT_KINDS = ("file", "display")
 _BROKEN = "The code service sent something that cannot be understood."
 
 
@@ -6043,17 +6781,22 @@ def encode_event(event: RunEvent) -> bytes:
 
 
 def encode_result(result: RunResult) -> Iterator[bytes]:
-    """The lines for a result, its files first; their contents are read and closed."""
+    """The lines for a result, its files and displays first; their contents are read and
+    closed."""
     plain = result.to_plain()
-    for file in result.files:
-        yield _line({"event": "file", "name": file.name, "size": file.size})
-        with file.content as content:
-            while chunk := content.read(_CHUNK_BYTES):
-                yield _line(
-                    {"event": "data", "base64": base64.b64encode(chunk).decode("ascii")}
-                )
-    plain["files"] = []
+    for kind in _CONTENT_KINDS:
+        for entry in plain.pop(kind + "s"):
+            content = entry.pop("content")
+            yield _line({"event": kind, **entry})
+            yield from _data_lines(content)
     yield _line({"event": "result", **plain})
+
+
+def _data_lines(content: IO[bytes]) -> Iterator[bytes]:
+    with content:
+        while chunk := content.read(_CHUNK_BYTES):
+            text = base64.b64encode(chunk).decode("ascii")
+            yield _line({"event": "data", "base64": text})
 
 
 def _line(plain: dict[str, Any]) -> bytes:
@@ -6069,7 +6812,10 @@ class RunReader:
 
     def __init__(self) -> None:
         self.result: RunResult | None = None
-        self._files: list[tuple[str, IO[bytes]]] = []
+        self._received: dict[str, list[dict[str, Any]]] = {
+            kind: [] for kind in _CONTENT_KINDS
+        }
+        self._content: IO[bytes] | None = None
 
     def take(self, line: bytes) -> RunEvent | None:
         """One line; gives the event if it is one. Raises ProtocolError."""
@@ -6082,27 +6828,34 @@ class RunReader:
     def close(self) -> None:
         """Drop what was received without a result."""
         if self.result is None:
-            for _, content in self._files:
-                content.close()
+            for entries in self._received.values():
+                for entry in entries:
+                    entry["content"].close()
 
     def _take(self, kind: str, plain: dict[str, Any]) -> RunEvent | None:
         if kind in ("started", "text"):
             step, stream = int(plain["step"]), str(plain["stream"])
             return RunEvent(kind, step, stream, str(plain["text"]))
-        if kind == "file":
-            content: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
-            self._files.append((safe_output_name(str(plain["name"])), content))
+        if kind in _CONTENT_KINDS:
+            self._begin(kind, plain)
         elif kind == "data":
             self._append(plain["base64"])
         elif kind == "result":
             self.result = self._decode_result(plain)
         return None
 
+    def _begin(self, kind: str, plain: dict[str, Any]) -> None:
+        self._content = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
+        entry = {"name": safe_output_name(str(plain["name"])), "content": self._content}
+        if kind == "display":
+            entry["mime_type"] = str(plain["mime_type"])
+        self._received[kind].append(entry)
+
     def _append(self, text: str) -> None:
-        if not self._files:
+        if self._content is None:
             raise ProtocolError(_BROKEN, "data without a file")
         try:
-            self._files[-1][1].write(base64.b64decode(text, validate=True))
+            self._content.write(base64.b64decode(text, validate=True))
         except binascii.Error as error:
             raise ProtocolError(_BROKEN, repr(error)) from error
 
@@ -6111,12 +6864,12 @@ class RunReader:
         known = {entry.name for entry in fields(RunResult)}
         values = {name: value for name, value in plain.items() if name in known}
         values["notes"] = tuple(str(note) for note in values["notes"])
-        files = []
-        for name, content in self._files:
-            size = content.tell()
-            content.seek(0)
-            files.append({"name": name, "size": size, "content": content})
-        return RunResult.from_plain({**values, "files": files})
+        for kind, entries in self._received.items():
+            for entry in entries:
+                entry["size"] = entry["content"].tell()
+                entry["content"].seek(0)
+            values[kind + "s"] = entries
+        return RunResult.from_plain(values)
 
 
 # ===== end sandbox_core/wire.py =====

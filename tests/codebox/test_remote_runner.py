@@ -14,6 +14,7 @@ from sandbox_core.outcome import Outcome
 from sandbox_core.remote_runner import RemoteRunner
 from tests.codebox.service_process import free_port
 from tests.codebox.tokens import SECRET
+from tests.contract.display_suite import DisplayContract
 from tests.contract.isolation_suite import IsolationContract
 from tests.contract.limit_suite import LimitContract
 from tests.contract.outcome_suite import OutcomeContract
@@ -36,6 +37,10 @@ class TestOutcomes(_OverCodebox, OutcomeContract):
 
 
 class TestOutput(_OverCodebox, OutputContract):
+    pass
+
+
+class TestDisplays(_OverCodebox, DisplayContract):
     pass
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from sandbox_core.pool import PoolSettings
 from sandbox_core.runner import LocalRunner
+from tests.contract.display_suite import DisplayContract
 from tests.contract.isolation_suite import IsolationContract
 from tests.contract.limit_suite import LimitContract
 from tests.contract.outcome_suite import OutcomeContract
@@ -72,6 +73,10 @@ class TestOutput(_Cold, OutputContract):
     pass
 
 
+class TestDisplays(_Cold, DisplayContract):
+    pass
+
+
 class TestLimits(_Cold, LimitContract):
     pass
 
@@ -85,6 +90,10 @@ class TestWarmOutcomes(_Warm, OutcomeContract):
 
 
 class TestWarmOutput(_Warm, OutputContract):
+    pass
+
+
+class TestWarmDisplays(_Warm, DisplayContract):
     pass
 
 

@@ -4,10 +4,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox_core.guest_program import display_program
+from sandbox_core.payload import LAUNCHER_SOURCE
 from tests.launcher.runner import COLD, WARM
 
 CORPUS = Path(__file__).parent / "corpus"
-LAUNCHER = Path(__file__).parents[2] / "sandbox_core" / "launcher.py"
+# What a request to the runner holds in every way.
+LAUNCHER_TEXTS = {"launcher": LAUNCHER_SOURCE, "display": display_program()}
 # Loaded by many programs, and by each other; `multiprocessing` keeps a hold of `__main__`.
 STANDARD_MODULES = [
     "json",

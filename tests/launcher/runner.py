@@ -77,6 +77,7 @@ def start_launcher(request, work, scratch):
     high = fcntl.fcntl(read_end, fcntl.F_DUPFD_CLOEXEC, 200)
     os.close(read_end)
     command = [request["python"], "-c", request["launcher"], str(high)]
+    command += [request["display"], os.path.join(scratch, "displays")]
     command += request.get("preload", [])
     try:
         env = environment(request, scratch)
@@ -102,10 +103,21 @@ def start_program(request, files, work, scratch, value_path):
     return process
 
 
-def run(request, files):
-    """Run one program; returns its status, stdout, stderr, and the value file's text or None.
+def read_displays(folder):
+    """What the program showed, in order: (name, content as latin-1 text)."""
+    shown = []
+    for name in sorted(os.listdir(folder)) if os.path.exists(folder) else []:
+        with open(os.path.join(folder, name), "rb") as file:
+            shown.append((name, file.read().decode("latin-1")))
+    return shown
 
-    ``request``: "python", "launcher" (its text), "way", "folder" (it gets emptied), and perhaps
+
+def run(request, files):
+    """Run one program; returns its status, stdout, stderr, the value file's text or None, and
+    what it showed.
+
+    ``request``: "python", "launcher" and "display" (the texts of launcher.py and
+    launcher_display.py), "way", "folder" (it gets emptied), and perhaps
     "preload" (names of modules), "environment" (more of it), "font_cache" (a folder of
     matplotlib's). Raises TimeoutExpired when the program does not end.
     """
@@ -125,6 +137,7 @@ def run(request, files):
         "stdout": stdout.decode("latin-1"),
         "stderr": stderr.decode("latin-1"),
         "value": value,
+        "displays": read_displays(os.path.join(scratch, "displays")),
     }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.launcher.interpreters import Interpreter, find_interpreters
 from tests.launcher.programs import (
-    LAUNCHER,
+    LAUNCHER_TEXTS,
     PROGRAMS,
     STANDARD_MODULES,
     compare,
@@ -38,13 +38,8 @@ SETTING_SAMPLE = [
 
 def request_for(interpreter: Interpreter, folder: Path, **more: object) -> dict:
     """A request to the runner, but for the way."""
-    launcher = LAUNCHER.read_text("utf-8")
-    return {
-        "python": interpreter.path,
-        "launcher": launcher,
-        "folder": str(folder),
-        **more,
-    }
+    python = interpreter.path
+    return {"python": python, **LAUNCHER_TEXTS, "folder": str(folder), **more}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

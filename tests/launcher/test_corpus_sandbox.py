@@ -11,7 +11,7 @@ import pytest
 
 from tests.launcher import runner
 from tests.launcher.programs import (
-    LAUNCHER,
+    LAUNCHER_TEXTS,
     LIBRARIES,
     LIBRARY_PROGRAMS,
     LIBRARY_SAMPLE,
@@ -55,7 +55,7 @@ def results(way: str) -> dict[str, dict]:
     ]
     request = {
         "python": "/usr/bin/python3",
-        "launcher": LAUNCHER.read_text("utf-8"),
+        **LAUNCHER_TEXTS,
         "way": WARM if way in PRELOADS else way,
         "preload": PRELOADS.get(way, []),
         "folder": "/tmp/run",

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.launcher.interpreters import Interpreter, find_interpreters
-from tests.launcher.programs import LAUNCHER
+from tests.launcher.programs import LAUNCHER_TEXTS
 from tests.launcher.runner import COLD, WARM, empty_folders, run, start_launcher
 
-TEXT = LAUNCHER.read_text("utf-8")
 LONG = 64 * 1024
 NOTHING = {"status": 0, "stdout": "", "stderr": ""}
 
@@ -59,14 +58,15 @@ def launch(interpreter: Interpreter, tmp_path: Path):
     def launch(text: str, way: str = COLD, preload: tuple[str, ...] = ()) -> dict:
         request = {
             "python": interpreter.path,
-            "launcher": TEXT,
+            **LAUNCHER_TEXTS,
             "way": way,
             "preload": preload,
             "folder": str(tmp_path / "run"),
         }
         result = run(request, {"main.py": text.encode().decode("latin-1")})
-        value = result.pop("value")
-        return {**result, "value": value and json.loads(value)["text"]}
+        value, displays = result.pop("value"), result.pop("displays")
+        result["value"] = value and json.loads(value)["text"]
+        return {**result, "displays": displays} if displays else result
 
     return launch
 
@@ -97,6 +97,37 @@ steps
         "stdout": "['thread', 'atexit']\n",
         "value": "['thread']",
     }
+
+
+def test_the_rich_form_of_a_value_is_shown_beside_its_text(launch) -> None:
+    program = """
+class C:
+    def _repr_svg_(self):
+        print("drawing")
+        return "<svg>é</svg>"
+    def _repr_markdown_(self): return "**text**"
+C()
+"""
+    assert launch(program) == {
+        **NOTHING,
+        "value": "**text**",
+        "displays": [("001-value.svg", "<svg>Ã©</svg>")],
+    }
+
+
+def test_a_rich_form_that_fails_leaves_the_text(launch) -> None:
+    endings = (
+        "1 / 0",
+        "raise SystemExit(3)",
+        "[0 for _ in iter(int, 1)]",
+        "return [1]",
+        "return ''",
+    )
+    for ending in endings:
+        program = f"class C:\n  def _repr_png_(self): {ending}\n"
+        program += "  _repr_markdown_ = _repr_html_ = _repr_png_\n"
+        program += "  def __repr__(self): return 'text'\nC()"
+        assert launch(program) == {**NOTHING, "value": "text"}, ending
 
 
 @pytest.mark.parametrize(
@@ -173,7 +204,7 @@ def test_preload_is_silent_and_survives_what_fails(launch) -> None:
 def test_without_a_release_it_leaves_quietly(
     interpreter: Interpreter, tmp_path: Path, message: bytes
 ) -> None:
-    request = {"python": interpreter.path, "launcher": TEXT, "folder": str(tmp_path)}
+    request = {"python": interpreter.path, **LAUNCHER_TEXTS, "folder": str(tmp_path)}
     process, release_end = start_launcher(request, *empty_folders(request))
     with open(release_end, "wb") as pipe:
         pipe.write(message)
@@ -186,7 +217,7 @@ def test_missing_program_is_reported_as_python_does(
 ) -> None:
     request = {
         "python": interpreter.path,
-        "launcher": TEXT,
+        **LAUNCHER_TEXTS,
         "way": COLD,
         "folder": str(tmp_path),
     }

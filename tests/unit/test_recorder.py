@@ -51,6 +51,9 @@ def test_a_whole_run():
         out(b"two\n", "e"),
         step_end(),
         header("v", text="42"),
+        header("p", name="001-figure.png"),
+        out(b"png", "d"),
+        header("q"),
         header("f", name="a.txt"),
         out(b"xyz", "d"),
         header("q"),
@@ -63,6 +66,9 @@ def test_a_whole_run():
     assert result.value == "42"
     assert [(file.name, file.content.read()) for file in result.files] == [
         ("a.txt", b"xyz")
+    ]
+    assert [(entry.name, entry.content.read()) for entry in result.displays] == [
+        ("figure-1.png", b"png")
     ]
     assert result.skipped == (SkippedFile("pipe", "a pipe, not a file"),)
     assert result.seconds == 1.5
@@ -119,6 +125,9 @@ def test_the_first_failing_step_ends_the_run():
         [hello(), header("q")],
         [hello(), header("f", name=1)],
         [hello(), header("f", name="a"), header("f", name="b")],
+        [hello(), header("f", name="a"), header("p", name="001-figure.png")],
+        [hello(), header("p", name="a"), header("f", name="b")],
+        [hello(), *[header("p", name="a"), header("q")] * 41],
         [hello(), started(), step_end(), done(seconds=-1)],
         [hello(), started(), step_end(), done(seconds=10**400)],
         [hello(), started(), step_end(), done(timed_out="yes")],

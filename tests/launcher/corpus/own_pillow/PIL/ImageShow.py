@@ -1,0 +1,2 @@
+def register(viewer, order):
+    print("never called: there is no Viewer here")
