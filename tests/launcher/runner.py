@@ -72,18 +72,27 @@ def start(command, work, env, pass_fds=()):
 
 
 def start_launcher(request, work, scratch):
-    """Start the launcher; returns its process and the pipe's end that takes the release."""
+    """Start the launcher; returns its process and the pipe's end that takes the release.
+
+    One that preloads has said then that it is ready.
+    """
+    preload = request.get("preload", [])
     read_end, write_end = os.pipe()
+    ready, ready_end = os.pipe()
     high = fcntl.fcntl(read_end, fcntl.F_DUPFD_CLOEXEC, 200)
+    os.dup2(ready_end, high + 1, inheritable=False)
     os.close(read_end)
+    os.close(ready_end)
     command = [request["python"], "-c", request["launcher"], str(high)]
     command += [request["display"], os.path.join(scratch, "displays")]
-    command += request.get("preload", [])
-    try:
-        env = environment(request, scratch)
-        return start(command, work, env, pass_fds=[high]), write_end
-    finally:
-        os.close(high)
+    command += preload
+    env = environment(request, scratch)
+    process = start(command, work, env, pass_fds=[high, high + 1][: 1 + bool(preload)])
+    os.close(high)
+    os.close(high + 1)
+    with open(ready, "rb") as pipe:
+        assert pipe.read() == b"r" * bool(preload)
+    return process, write_end
 
 
 def start_program(request, files, work, scratch, value_path):
