@@ -21,20 +21,19 @@ from owui_plugin.blocks import (
 )
 from owui_plugin.command_line import run_plugin_file
 from owui_plugin.dialogs import ask_to_stop, choose_blocks, choose_language
+from owui_plugin.file_store import Place
 from owui_plugin.host import Emitter, emit, stored_message
 from owui_plugin.interrupted import mark_interrupted_runs_soon
 from owui_plugin.line_map import join_steps, line_notes
+from owui_plugin.live_output import LiveOutput
 from owui_plugin.messages import message_text
 from owui_plugin.presenter import Presenter
 from owui_plugin.progress import Progress, ended_status
 from owui_plugin.render import render_for_chat, running_text
-from owui_plugin.runtime import claim, start_run
-from owui_plugin.settings import (
-    ActionValves,
-    PersonalValves,
-    Settings,
-    resolve_settings,
-)
+from owui_plugin.run_files import RunFiles
+from owui_plugin.runtime import claim, keep_task, start_run
+from owui_plugin.settings import Settings, resolve_settings
+from owui_plugin.valves import ActionValves, PersonalValves
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import RunRequest, RunResult
@@ -169,8 +168,14 @@ async def _run_blocks(
     notes: list[str],
 ) -> dict[str, Any] | None:
     steps, line_map = join_steps(chosen)
+    place = Place(click.user_id, click.chat_id, click.message_id)
+    files = RunFiles(place, settings.quota)
     request = RunRequest(
-        steps=steps, limits=settings.limits, user=click.user_id, chat=click.chat_id
+        steps=steps,
+        files=await files.bring_in(settings.limits),
+        limits=settings.limits,
+        user=click.user_id,
+        chat=click.chat_id,
     )
     run_id = request.run_id
     progress = Progress(click.emitter, label, run_id, settings.limits.seconds)
@@ -182,22 +187,36 @@ async def _run_blocks(
         click.emitter,
     )
     await presenter.show_running(run_id, running_text(label))
+    live = LiveOutput(
+        lambda preview: presenter.show_preview(run_id, running_text(label, preview))
+    )
     ticket = start_run(
         "function",
         settings.shared,
         request,
         click.user_id,
         cancel,
+        on_event=live.take,
         on_wait=progress.waiting,
         on_start=progress.running,
     )
+    watch = keep_task(live.run())
 
     async def finish(result: RunResult) -> dict[str, Any] | None:
+        watch.cancel()
         if result.failed_step is not None:
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)
-        text = render_for_chat(result, label, settings.shown_output_kb * 1024, notes)
-        return await presenter.show_result(run_id, text, progress.ended(result))
+        shown_bytes = settings.shown_output_kb * 1024
+        result = await files.keep(result, shown_bytes)
+        notes.extend(files.notes(result))
+        text = render_for_chat(result, label, shown_bytes, notes)
+        return await presenter.show_result(
+            run_id,
+            text + files.markdown(result),
+            progress.ended(result),
+            files.addresses,
+        )
 
     try:
         return await finish(await ticket.result())

@@ -9,7 +9,8 @@ import os
 import sys
 
 from owui_plugin.backend import examine_backend, open_backend
-from owui_plugin.settings import EveryValve, resolve_settings
+from owui_plugin.settings import resolve_settings
+from owui_plugin.valves import EveryValve
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import RunRequest, Step
 from sandbox_core.terminal import exit_status, print_event, print_findings

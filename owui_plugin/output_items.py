@@ -14,6 +14,7 @@ __all__ = [
     "MARK",
     "ended_mark",
     "has_item",
+    "is_result_item",
     "item_id",
     "put_item",
     "running_mark",
@@ -27,6 +28,13 @@ MARK = "run_code"
 def item_id(run_id: str) -> str:
     """The id of the item that shows this run."""
     return RESULT_ITEM_PREFIX + run_id
+
+
+def is_result_item(item: Any) -> bool:
+    """Whether an item of a message is one of ours."""
+    return isinstance(item, dict) and str(item.get("id", "")).startswith(
+        RESULT_ITEM_PREFIX
+    )
 
 
 def text_item(run_id: str, text: str) -> dict[str, Any]:

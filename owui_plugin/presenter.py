@@ -8,8 +8,10 @@ the browser alone, which takes it from the action's return value.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+from owui_plugin.file_store import Place
 from owui_plugin.host import (
     Emitter,
     edit_message,
@@ -24,8 +26,9 @@ from owui_plugin.output_items import (
     unfinished_mark,
 )
 from owui_plugin.runtime import keep_task
+from owui_plugin.sandbox_links import resolve_links, resolve_links_in_items
 
-__all__ = ["Presenter", "add_item", "put_into_message"]
+__all__ = ["Presenter", "add_item", "put_into_message", "resolve_message_links"]
 
 _presenter_log = logging.getLogger("run_code.presenter")
 # Seconds after the end at which the message is looked at: a browser saves its copy of the
@@ -53,6 +56,7 @@ class Presenter:
         self._stored = stored
         self._shown_content = shown_content
         self._emitter = emitter
+        self._addresses: Mapping[str, str] = {}
 
     @property
     def _has_items(self) -> bool:
@@ -64,14 +68,26 @@ class Presenter:
             item = text_item(run_id, text)
             await add_item(self._chat_id, self._message_id, item, self._emitter)
 
+    async def show_preview(self, run_id: str, text: str) -> None:
+        """Replace the provisional text in the browser, and nowhere else."""
+        if self._has_items:
+            before = (self._stored or {}).get("output")
+            output = put_item(before, text_item(run_id, text))
+            await emit(self._emitter, "chat:completion", {"output": output})
+
     async def show_result(
-        self, run_id: str, text: str, status: dict[str, Any]
+        self,
+        run_id: str,
+        text: str,
+        status: dict[str, Any],
+        addresses: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Put up the result and the last status; gives what the action has to return to Open
-        WebUI."""
+        WebUI. ``addresses``: of files that links in the answer may mean."""
+        self._addresses = addresses or {}
         if not self._stored:
             await emit(self._emitter, "status", status)
-            content = self._shown_content + text
+            content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
         saved = await (self._show_item(item) if item else self._append(text))
@@ -84,7 +100,9 @@ class Presenter:
         return None
 
     async def _show_item(self, item: dict[str, Any]) -> bool:
-        if await add_item(self._chat_id, self._message_id, item, self._emitter):
+        if await add_item(
+            self._chat_id, self._message_id, item, self._emitter, self._addresses
+        ):
             return True
         output = put_item((self._stored or {}).get("output"), item)
         await emit(self._emitter, "chat:completion", {"output": output})
@@ -108,6 +126,7 @@ class Presenter:
         def change(message: dict[str, Any]) -> None:
             _forget_empty_error(message)
             if item:
+                _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
                 message["statusHistory"] = [*message["statusHistory"], status]
@@ -127,19 +146,46 @@ class Presenter:
 
 
 async def add_item(
-    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
+    chat_id: str,
+    message_id: str,
+    item: dict[str, Any],
+    emitter: Emitter | None,
+    addresses: Mapping[str, str] | None = None,
 ) -> bool:
     """Put an item into a stored message, in the place of the one with its id if there is
-    one, and show it. False when it could not be stored."""
+    one, and show it. ``addresses``: of files that links in the answer may mean. False when
+    it could not be stored."""
 
     def change(message: dict[str, Any]) -> None:
         _forget_empty_error(message)
+        _resolve_links_of(message, addresses or {})
         put_into_message(message, item)
 
     written = await edit_message(chat_id, message_id, change)
     if written is not None:
         await emit(emitter, "chat:completion", {"output": written["output"]})
     return written is not None
+
+
+async def resolve_message_links(
+    place: Place, addresses: Mapping[str, str], emitter: Emitter | None
+) -> None:
+    """Make the links of a stored answer lead to these files, if it has such links."""
+    message = await stored_message(place.chat_id, place.message_id)
+    before = (message or {}).get("output")
+    if resolve_links_in_items(before, addresses) == before:
+        return
+    written = await edit_message(
+        place.chat_id,
+        place.message_id,
+        lambda message: _resolve_links_of(message, addresses),
+    )
+    if written is not None:
+        await emit(emitter, "chat:completion", {"output": written["output"]})
+
+
+def _resolve_links_of(message: dict[str, Any], addresses: Mapping[str, str]) -> None:
+    message["output"] = resolve_links_in_items(message.get("output"), addresses)
 
 
 def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "fenced",
     "interrupted_text",
     "render_for_chat",
+    "result_section",
     "running_text",
     "strip_results",
 ]
@@ -90,7 +91,7 @@ def render_for_chat(
     silent = not (output or result.value or result.displays)
     if silent and result.outcome is Outcome.OK:
         lines.append(_NOTHING_PRINTED)
-    parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
+    parts = [result_section(f"{label} · {_result_ending(result)}", lines)]
     if output:
         parts.append(fenced(output))
     if result.value:
@@ -99,14 +100,22 @@ def render_for_chat(
     return "\n".join(parts)
 
 
-def running_text(label: str) -> str:
-    """Markdown for a run that has begun, to be replaced by its result."""
-    return _result_summary(f"{label} · running…", [])
+def result_section(heading: str, lines: Iterable[str]) -> str:
+    """The head of a part of a result: our heading, and lines of Markdown right under it."""
+    shown = [line for line in lines if line]
+    return "\n".join(["", _HEADING + heading, *shown, ""])
+
+
+def running_text(label: str, preview: str = "") -> str:
+    """Markdown for a run that has begun, to be replaced by its result; ``preview`` is the
+    end of its output so far."""
+    text = result_section(f"{label} · running…", [])
+    return f"{text}\n{fenced(preview)}" if preview else text
 
 
 def interrupted_text() -> str:
     """Markdown for a run that a restart of Open WebUI cut off."""
-    return _result_summary("interrupted", [_INTERRUPTED])
+    return result_section("interrupted", [_INTERRUPTED])
 
 
 def strip_results(markdown: str) -> str:
@@ -120,8 +129,3 @@ def _result_ending(result: RunResult) -> str:
         words += f" (exit {result.shell_exit_code})"
     # A run that never began took no time.
     return f"{words} · {result.seconds:.2f} s" if result.seconds else words
-
-
-def _result_summary(heading: str, lines: Iterable[str]) -> str:
-    shown = [line for line in lines if line]
-    return "\n".join(["", _HEADING + heading, *shown, ""])

@@ -22,7 +22,7 @@ from sandbox_core.admission import Admission
 from sandbox_core.audit import audit_record, write_audit_line
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
-from sandbox_core.models import RunRequest, RunResult
+from sandbox_core.models import OnEvent, RunRequest, RunResult
 from sandbox_core.outcome import Outcome
 from sandbox_core.payload import BUILD_ID
 
@@ -104,6 +104,7 @@ class _Runtime:
         cancel: CancelToken,
         on_wait: Told,
         on_start: Told,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
@@ -113,7 +114,9 @@ class _Runtime:
                 await on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
-            return await self._run_admitted(plain_request, user, cancel, on_start)
+            return await self._run_admitted(
+                plain_request, user, cancel, on_start, on_event
+            )
         except SandboxError as error:
             return _refused(run_id, str(error)).to_plain()
         except Exception:
@@ -126,10 +129,13 @@ class _Runtime:
         user: str,
         cancel: CancelToken,
         on_start: Told,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
             await on_start()
-            work = self._executor.submit(self._run_in_thread, plain_request, cancel)
+            work = self._executor.submit(
+                self._run_in_thread, plain_request, cancel, on_event
+            )
         except BaseException:
             self._admission.leave(user)
             raise
@@ -138,10 +144,13 @@ class _Runtime:
         return await asyncio.wrap_future(work)
 
     def _run_in_thread(
-        self, plain_request: dict[str, Any], cancel: CancelToken
+        self,
+        plain_request: dict[str, Any],
+        cancel: CancelToken,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         request = RunRequest.from_plain(plain_request)
-        result = self._backend.runner.run(request, cancel=cancel)
+        result = self._backend.runner.run(request, on_event, cancel)
         if self._backend.is_local:
             write_audit_line(audit_record(request, result))
         return result.to_plain()
@@ -223,15 +232,16 @@ def start_run(
     cancel: CancelToken,
     on_wait: Told,
     on_start: Told,
+    on_event: OnEvent | None = None,
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
     ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
-    run has to queue, ``on_start`` before it begins. A refusal comes as a result, with the
-    sentence in its message.
+    run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
+    A refusal comes as a result, with the sentence in its message.
     """
     runtime = _open_runtime(plugin, shared)
-    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start)
+    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start, on_event)
     task = keep_task(run)
     task.add_done_callback(lambda _: runtime.close_run())
     return RunTicket(request.run_id, task, cancel)

@@ -5,24 +5,21 @@ import os
 import sys
 from typing import Any, Literal
 
+from owui_plugin.after_turn import STOPPED_TURN_SECONDS, show_after_turn
+from owui_plugin.chat_files import ChatFile, attached_files
 from owui_plugin.command_line import run_plugin_file
-from owui_plugin.host import Emitter, emit, stored_message
+from owui_plugin.file_store import Place
+from owui_plugin.host import Emitter, emit, is_saved_chat
 from owui_plugin.interrupted import mark_interrupted_runs_soon
 from owui_plugin.output_items import text_item
-from owui_plugin.presenter import add_item
 from owui_plugin.progress import Progress, ended_status
 from owui_plugin.render import render_for_chat
 from owui_plugin.repeat_guard import REPEAT_SENTENCE, RepeatGuard, call_digest
+from owui_plugin.run_files import RunFiles
 from owui_plugin.runtime import RunTicket, keep_task, start_run
-from owui_plugin.settings import (
-    CommonValves,
-    PersonalValves,
-    Settings,
-    ToolValves,
-    resolve_settings,
-)
+from owui_plugin.settings import Settings, resolve_settings
+from owui_plugin.valves import CommonValves, PersonalValves, ToolValves
 from sandbox_core.call_input import read_call
-from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
 from sandbox_core.languages import LANGUAGES
@@ -30,9 +27,6 @@ from sandbox_core.models import RunRequest, RunResult, Step
 from sandbox_core.render_model import render_for_model, render_refusal_for_model
 
 __all__ = ["Tools"]
-
-_TURN_END_SECONDS = 10.0
-_TURN_POLL_SECONDS = 0.1
 
 _OWN_IMAGE = CommonValves().image
 _OWN_PACKAGES = (
@@ -75,38 +69,48 @@ class Tools:
         __user__: dict[str, Any] | None = None,
         __chat_id__: str | None = None,
         __message_id__: str | None = None,
+        __metadata__: dict[str, Any] | None = None,
         __event_emitter__: Any = None,
     ) -> str:
         """Run a program in a sandbox; the model is told more, see ``valves``."""
         valves = self.valves
         user = __user__ or {}
-        user_id, chat_id = str(user.get("id")), str(__chat_id__)
+        place = Place(str(user.get("id")), str(__chat_id__), str(__message_id__))
         try:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             program, known = read_call(code, language)
-            request = RunRequest(
-                steps=(Step(known.name, program),),
-                stdin=str(stdin or "").encode("utf-8", "replace"),
-                limits=settings.limits,
-                user=user_id,
-                chat=chat_id,
-            )
         except SandboxError as error:
             return await _refuse(__event_emitter__, str(error))
         digest = call_digest(known.name, program, str(stdin))
-        if self._guard.refuses(user_id, chat_id, digest):
+        if self._guard.refuses(place.user_id, place.chat_id, digest):
             return await _refuse(__event_emitter__, REPEAT_SENTENCE)
-        call = _Call(
-            request,
-            known.title,
-            user_id,
-            chat_id,
-            str(__message_id__),
-            __event_emitter__,
+        files = RunFiles(place, settings.quota)
+        request = RunRequest(
+            steps=(Step(known.name, program),),
+            files=await files.bring_in(
+                settings.limits, _files_of_temporary_chat(place, __metadata__)
+            ),
+            stdin=str(stdin or "").encode("utf-8", "replace"),
+            limits=settings.limits,
+            user=place.user_id,
+            chat=place.chat_id,
         )
+        call = _Call(request, known.title, place, files, __event_emitter__)
         result = await call.run(settings)
-        self._guard.ended(user_id, chat_id, digest, result.outcome)
-        return render_for_model(result, settings.model_output_kb * 1024)
+        self._guard.ended(place.user_id, place.chat_id, digest, result.outcome)
+        return render_for_model(
+            result, settings.model_output_kb * 1024, files.notes(result)
+        )
+
+
+def _files_of_temporary_chat(
+    place: Place, metadata: dict[str, Any] | None
+) -> list[ChatFile]:
+    """What is attached to the question, where no stored message tells it."""
+    question = (metadata or {}).get("user_message")
+    if is_saved_chat(place.chat_id) or not isinstance(question, dict):
+        return []
+    return attached_files({**question, "role": "user"})
 
 
 async def _refuse(emitter: Emitter | None, sentence: str) -> str:
@@ -122,16 +126,14 @@ class _Call:
         self,
         request: RunRequest,
         label: str,
-        user_id: str,
-        chat_id: str,
-        message_id: str,
+        place: Place,
+        files: RunFiles,
         emitter: Emitter | None,
     ) -> None:
         self._request = request
         self._label = label
-        self._user_id = user_id
-        self._chat_id = chat_id
-        self._message_id = message_id
+        self._place = place
+        self._files = files
         self._emitter = emitter
 
     async def run(self, settings: Settings) -> RunResult:
@@ -143,7 +145,7 @@ class _Call:
             "tool",
             settings.shared,
             self._request,
-            self._user_id,
+            self._place.user_id,
             CancelToken(),
             on_wait=progress.waiting,
             on_start=progress.running,
@@ -154,8 +156,22 @@ class _Call:
             # In a task of its own, because a person may press Stop twice.
             await asyncio.shield(keep_task(self._stop(ticket, progress, settings)))
             raise
+        result = await self._files.keep(result, settings.model_output_kb * 1024)
+        await self._show_files(result)
         await emit(self._emitter, "status", progress.ended(result))
         return result
+
+    async def _show_files(self, result: RunResult) -> None:
+        """Let the person see the files: under the answer, as soon as that is complete."""
+        if not is_saved_chat(self._place.chat_id):
+            if self._files.chips:
+                await emit(self._emitter, "files", {"files": self._files.chips})
+            return
+        text, addresses = self._files.markdown(result), self._files.addresses
+        if text or addresses:
+            item = text_item(result.run_id, text) if text else None
+            shown = show_after_turn(self._place, item, addresses, self._emitter)
+            keep_task(shown)
 
     async def _stop(
         self, ticket: RunTicket, progress: Progress, settings: Settings
@@ -163,19 +179,19 @@ class _Call:
         result = await ticket.stop()
         await emit(self._emitter, "status", progress.ended(result))
         shown_bytes = settings.model_output_kb * 1024  # the model will read it
-        text = render_for_chat(result, self._label, shown_bytes)
-        keep_task(self._leave_behind(text_item(result.run_id, text)))
-
-    async def _leave_behind(self, item: dict[str, Any]) -> None:
-        """Put what was printed under the stopped answer. Open WebUI drops the result of a
-        stopped call, and writes the message once more while it ends the turn."""
-        deadline = Deadline(_TURN_END_SECONDS)
-        while not deadline.passed():
-            message = await stored_message(self._chat_id, self._message_id)
-            if message is None or message.get("done"):
-                break
-            await asyncio.sleep(_TURN_POLL_SECONDS)
-        await add_item(self._chat_id, self._message_id, item, self._emitter)
+        result = await self._files.keep(result, shown_bytes)
+        notes = self._files.notes(result)
+        text = render_for_chat(result, self._label, shown_bytes, notes)
+        item = text_item(result.run_id, text + self._files.markdown(result))
+        # Open WebUI drops the result of a stopped call.
+        shown = show_after_turn(
+            self._place,
+            item,
+            self._files.addresses,
+            self._emitter,
+            STOPPED_TURN_SECONDS,
+        )
+        keep_task(shown)
 
 
 def _describe_tool(valves: ToolValves) -> str:
@@ -190,8 +206,12 @@ def _describe_tool(valves: ToolValves) -> str:
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
 see; in Python the value of a last bare expression is returned too.
-Nothing persists: each call starts with an empty work folder (/mnt/data), no files and no
-variables of earlier calls. There is no network, no keyboard and no way to install packages.
+The work folder, /mnt/data, holds the files that were attached to this chat and those that
+earlier calls saved there, under their own names. What a program saves there is kept (at most
+{limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
+answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
+persists: no variables, no processes. There is no network, no keyboard and no way to install
+packages.
 {packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.

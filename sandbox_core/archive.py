@@ -4,21 +4,22 @@ Names from a request are checked before anything starts; names and sizes from a 
 untrusted, and file contents go to unlinked temporary files, never whole into memory.
 """
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 from sandbox_core.errors import InvalidRequest, ProtocolError
 from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits
 from sandbox_core.models import InputFile, OutputFile, RunRequest, SkippedFile
+from sandbox_core.spool import spooled_file
 
 __all__ = [
     "FileReceiver",
     "InputPlan",
     "free_name",
+    "is_input_name",
     "plan_files",
     "safe_output_name",
 ]
@@ -26,7 +27,6 @@ __all__ = [
 _LONGEST_PART = 255
 _NO_ROOM = "there was no room for it on the server"
 _DEEPEST = 20
-_IN_MEMORY = 1 << 16
 _PAGE = 4096
 _LARGEST_STDIN_MIB = 16
 _LONGEST_NAME = 4096
@@ -65,7 +65,7 @@ def plan_files(request: RunRequest) -> InputPlan:
 
 def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
     # The folder gives out whole pages.
-    needed = sum(-(-len(file.data) // _PAGE) * _PAGE for file in files)
+    needed = sum(-(-file.size // _PAGE) * _PAGE for file in files)
     if needed > request.limits.work_mib * MIB:
         raise InvalidRequest(
             f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
@@ -78,9 +78,10 @@ def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
         )
 
 
-def _check_input_name(name: str) -> None:
+def is_input_name(name: str) -> bool:
+    """Whether a file can have this name in the work folder: relative, no tricks, not deep."""
     parts = name.split("/")
-    bad = (
+    return not (
         not name
         or "\0" in name
         or len(parts) > _DEEPEST
@@ -90,7 +91,10 @@ def _check_input_name(name: str) -> None:
         )
         or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
     )
-    if bad:
+
+
+def _check_input_name(name: str) -> None:
+    if not is_input_name(name):
         raise InvalidRequest(
             f"“{name[:80]}” cannot be the name of a file in the work folder."
         )
@@ -153,8 +157,7 @@ class FileReceiver:
         if name in self._names:  # two that were not valid UTF-8 have become the same
             name = free_name(name, self._names)
         self._names.add(name)
-        content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
-        self._current = OutputFile(name, 0, content)
+        self._current = OutputFile(name, 0, spooled_file())
         self._current_is_lost = False
 
     def data(self, untrusted_data: bytes) -> None:

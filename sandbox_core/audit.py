@@ -35,7 +35,7 @@ def audit_record(
         ),
         "stdin_bytes": len(request.stdin),
         "files_in": len(request.files),
-        "bytes_in": sum(len(file.data) for file in request.files),
+        "bytes_in": sum(file.size for file in request.files),
         "stdout_bytes": _size(result.stdout),
         "stderr_bytes": _size(result.stderr),
         "files_out": len(result.files),

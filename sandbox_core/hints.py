@@ -57,7 +57,8 @@ _BY_ERROR = (
     ),
     _hint(
         r"No such file or directory|ENOENT",
-        "Each run starts with an empty work folder: create the file in the same code.",
+        "The work folder holds the files that were given to this run and nothing else: use "
+        "their names as they are, or create the file in the same code.",
     ),
     _hint(
         r"command not found",

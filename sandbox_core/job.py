@@ -17,7 +17,7 @@ from sandbox_core.hardening import (
 )
 from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits
-from sandbox_core.models import RunRequest
+from sandbox_core.models import InputFile, RunRequest
 from sandbox_core.payload import LAUNCHER_SOURCE
 from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
 
@@ -92,8 +92,10 @@ def job_frames(
     warm_step = warm and may_run_warm(request, plan)
     for file in plan.files:
         yield encode_header("F", {"name": file.name})
-        yield from _data_frames("D", file.data)
-    yield from _data_frames("I", request.stdin)
+        for chunk in file.chunks(DATA_CHUNK):
+            yield encode_frame("D", chunk)
+    for chunk in InputFile("stdin", request.stdin).chunks(DATA_CHUNK):
+        yield encode_frame("I", chunk)
     limits = request.limits
     yield encode_header(
         "G",
@@ -118,12 +120,6 @@ def job_frames(
             "all_display_bytes": DISPLAY_LIMITS.work_mib * MIB,
         },
     )
-
-
-def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
-    view = memoryview(data)
-    for start in range(0, len(view), DATA_CHUNK):
-        yield encode_frame(kind, view[start : start + DATA_CHUNK])
 
 
 def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:

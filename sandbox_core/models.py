@@ -6,7 +6,8 @@ its own, and only plain values may cross between them.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any, Self
 
@@ -28,6 +29,8 @@ __all__ = [
     "new_run_id",
 ]
 
+_PIECE_BYTES = 1 << 20
+
 
 def new_run_id() -> str:
     """A fresh id of 16 hex digits for one run."""
@@ -44,10 +47,38 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file placed in the work folder: a relative name and its whole content."""
+    """A file placed in the work folder: a relative name and its whole content, which is
+    ``data``, or that of an open file (seekable, at most one run reads it)."""
 
     name: str
-    data: bytes
+    data: bytes = b""
+    content: IO[bytes] | None = None
+
+    @property
+    def size(self) -> int:
+        """Length of the content in bytes. Raises InvalidRequest for an unreadable file."""
+        if self.content is None:
+            return len(self.data)
+        with _reading(self.name):
+            return self.content.seek(0, 2)
+
+    def chunks(self, most: int) -> Iterator[bytes | memoryview]:
+        """The content in pieces of at most ``most`` bytes; never whole in memory when it is a
+        file. Raises InvalidRequest when that cannot be read."""
+        if self.content is None:
+            view = memoryview(self.data)
+            yield from (
+                view[start : start + most] for start in range(0, len(view), most)
+            )
+            return
+        with _reading(self.name):
+            self.content.seek(0)
+            while chunk := self.content.read(most):
+                yield chunk
+
+    def whole(self) -> bytes:
+        """All of the content at once. Raises InvalidRequest when it cannot be read."""
+        return b"".join(self.chunks(_PIECE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +102,16 @@ class RunRequest:
             raise InvalidRequest("There is no code to run.")
 
     def to_plain(self) -> dict[str, Any]:
-        """This request as plain values; the inverse of from_plain."""
-        return asdict(self)
+        """This request as plain values (and open files); the inverse of from_plain."""
+        return {
+            "steps": [asdict(step) for step in self.steps],
+            "files": [_shallow_plain(file) for file in self.files],
+            "stdin": self.stdin,
+            "limits": asdict(self.limits),
+            "run_id": self.run_id,
+            "user": self.user,
+            "chat": self.chat,
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
@@ -158,7 +197,8 @@ class SkippedFile:
 class RunResult:
     """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
 
-    ``output`` holds stdout and stderr in the order in which the guest saw them.
+    ``output`` holds stdout and stderr in the order in which the guest saw them, and
+    ``full_output`` the same as a file, up to the limits of output and of one file.
     ``displays`` come in the order in which they were shown.
     ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
     ``failed_step`` is the index of the step that ended the run early.
@@ -177,6 +217,7 @@ class RunResult:
     files: tuple[OutputFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     displays: tuple[Display, ...] = ()
+    full_output: OutputFile | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     total_seconds: float = 0.0
@@ -199,14 +240,10 @@ class RunResult:
         plain["outcome"] = str(self.outcome)
         for name in ("stdout", "stderr", "output"):
             plain[name] = asdict(plain[name])
-        plain["files"] = [
-            {"name": file.name, "size": file.size, "content": file.content}
-            for file in self.files
-        ]
-        plain["displays"] = [
-            {name: getattr(entry, name) for name in Display.__slots__}
-            for entry in self.displays
-        ]
+        plain["files"] = [_shallow_plain(file) for file in self.files]
+        plain["displays"] = [_shallow_plain(entry) for entry in self.displays]
+        if self.full_output is not None:
+            plain["full_output"] = _shallow_plain(self.full_output)
         plain["skipped"] = [asdict(entry) for entry in self.skipped]
         return plain
 
@@ -219,5 +256,23 @@ class RunResult:
             values[name] = KeptText(**plain[name])
         values["files"] = tuple(OutputFile(**file) for file in plain["files"])
         values["displays"] = tuple(Display(**entry) for entry in plain["displays"])
+        if plain["full_output"] is not None:
+            values["full_output"] = OutputFile(**plain["full_output"])
         values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
         return cls(**values)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a closed file is a ValueError
+        raise InvalidRequest(
+            f"The file “{name[:80]}” could not be read. Run it again without the file.",
+            detail=repr(error),
+        ) from error
+
+
+def _shallow_plain(value: InputFile | OutputFile | Display) -> dict[str, Any]:
+    """The fields by name; an open file cannot be copied, as asdict would."""
+    return {name: getattr(value, name) for name in value.__slots__}

@@ -11,6 +11,7 @@ from sandbox_core.event_feed import EventFeed
 from sandbox_core.models import RunEvent, RunRequest, RunResult, SkippedFile
 from sandbox_core.outcome import Evidence, Outcome, classify, describe_outcome
 from sandbox_core.protocol import parse_header
+from sandbox_core.spool import OutputSpool
 from sandbox_core.streams import TextCleaner, Transcript, clean_text
 
 __all__ = ["Recorder"]
@@ -63,6 +64,7 @@ class Recorder:
         self._last: _StepEnd | None = None
         self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
         self._transcript = Transcript(limits.kept_output_kib * 1024)
+        self._spool = OutputSpool(min(limits.output_mib, limits.file_mib) << 20)
         self._output_left = limits.output_mib << 20
         self._files = FileReceiver(limits)
         self._displays = FileReceiver(DISPLAY_LIMITS)
@@ -101,6 +103,7 @@ class Recorder:
     def _add_text(self, stream: str, text: str) -> None:
         if text:
             self._transcript.add(stream, text)
+            self._spool.add(text)
             self._feed.put(RunEvent("text", self._step, stream, text))
 
     def _take_step_header(self, kind: str, untrusted_payload: bytes) -> None:
@@ -232,6 +235,7 @@ class Recorder:
             files=files,
             displays=name_displays(self._displays.complete_files(), files),
             skipped=(*self._skipped, *self._files.lost_files()),
+            full_output=self._spool.finish(),
             notes=_notes(outcome, seen, self._request),
             seconds=self.seconds,
             failed_step=last.step if last and went_wrong else None,

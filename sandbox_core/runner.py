@@ -215,7 +215,7 @@ class _Session:
         self._reader = sandbox.reader
         self._recorder = Recorder(self._request, self._feed)
         self._recorder.take("h", sandbox.hello)
-        size = sum(len(file.data) for file in self._plan.files)
+        size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(self._request.limits)

@@ -1,15 +1,14 @@
 """Runs as JSON: what goes between a plugin and the codebox service. Pure, both directions.
 
 The answer to a run is one JSON object a line. ``event`` says what it is: ``alive`` (nothing
-happened), ``started`` and ``text`` as in RunEvent, ``file`` and ``display`` (one begins)
-and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends without a
-``result`` means that the run was lost.
+happened), ``started`` and ``text`` as in RunEvent, ``file``, ``display`` and ``full_output``
+(one begins) and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends
+without a ``result`` means that the run was lost.
 """
 
 import base64
 import binascii
 import json
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import IO, Any
@@ -17,6 +16,7 @@ from typing import IO, Any
 from sandbox_core.archive import safe_output_name
 from sandbox_core.errors import ProtocolError
 from sandbox_core.models import RunEvent, RunRequest, RunResult
+from sandbox_core.spool import spooled_file
 
 __all__ = [
     "ALIVE_LINE",
@@ -30,16 +30,15 @@ __all__ = [
 NDJSON = "application/x-ndjson"
 ALIVE_LINE = b'{"event":"alive"}\n'
 _CHUNK_BYTES = 3 << 16  # a multiple of 3 needs no padding
-_SPOOLED_BYTES = 1 << 16
 # What has a content: events, and with an s the fields of a result.
-_CONTENT_KINDS = ("file", "display")
+_CONTENT_KINDS = ("file", "display", "full_output")
 _BROKEN = "The code service sent something that cannot be understood."
 
 
 def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The JSON object to post, and the contents to send beside it, by the names of their
     parts; without parts the JSON is all."""
-    parts = {f"file{number}": file.data for number, file in enumerate(request.files)}
+    parts = {f"file{number}": file.whole() for number, file in enumerate(request.files)}
     plain: dict[str, Any] = {
         "run_id": request.run_id,
         "steps": [
@@ -78,6 +77,10 @@ def encode_result(result: RunResult) -> Iterator[bytes]:
     """The lines for a result, its files and displays first; their contents are read and
     closed."""
     plain = result.to_plain()
+    full_output = plain.pop("full_output")
+    # Without gaps the text is all in the result itself.
+    is_needed = full_output is not None and result.output.omitted
+    plain["full_outputs"] = [full_output] if is_needed else []
     for kind in _CONTENT_KINDS:
         for entry in plain.pop(kind + "s"):
             content = entry.pop("content")
@@ -139,7 +142,7 @@ class RunReader:
         return None
 
     def _begin(self, kind: str, plain: dict[str, Any]) -> None:
-        self._content = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
+        self._content = spooled_file()
         entry = {"name": safe_output_name(str(plain["name"])), "content": self._content}
         if kind == "display":
             entry["mime_type"] = str(plain["mime_type"])
@@ -163,4 +166,6 @@ class RunReader:
                 entry["size"] = entry["content"].tell()
                 entry["content"].seek(0)
             values[kind + "s"] = entries
+        full_outputs = values.pop("full_outputs")
+        values["full_output"] = full_outputs[-1] if full_outputs else None
         return RunResult.from_plain(values)

@@ -22,12 +22,14 @@ sys.path.insert(0, str(ROOT))
 from codebox.settings import Settings, variable_of  # noqa: E402
 from owui_plugin.settings import (  # noqa: E402
     LIMIT_OF_VALVE,
+    describe_allowed,
+    environment_name,
+)
+from owui_plugin.valves import (  # noqa: E402
     ActionValves,
     CommonValves,
     EveryValve,
     PersonalValves,
-    describe_allowed,
-    environment_name,
 )
 from sandbox_core.languages import LANGUAGES  # noqa: E402
 from sandbox_core.limits import limit_records  # noqa: E402

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     9149aaebdf58d7ea16b6f8c196c0c82fcb9fa627f28a0dd877d74b867d3e449f
+#     821a1dbebcae745d09a8addedc83d8e51d604472fd1caa0e4033ade299c2a66d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -27,11 +27,14 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
 #     owui_plugin/transcripts.py              Terminal transcripts: blocks that hold prompts, commands and output.
 #     owui_plugin/blocks.py                   The code blocks of a message, and which of them can run.
+#     owui_plugin/quota.py                    How much a person may keep of what runs make: the arithmetic, and the lock around it.
+#     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
 #     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 #     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
+#     sandbox_core/spool.py                   The whole output of a run, on disk: what the head and the tail in memory leave out.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
 #     sandbox_core/displays.py                What a run showed, on the host's side: figures, images and rich values, bounded.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
@@ -59,13 +62,23 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     owui_plugin/dialogs.py                  Questions to the person who clicked.
+#     owui_plugin/file_names.py               Names of files: in the work folder, as a download, and shown.
+#     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
+#     owui_plugin/media_types.py              What a file is, told by its name: its MIME type, and how a chat can show it.
+#     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
 #     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
 #     sandbox_core/audit.py                   One line of JSON for each run: who ran what, how it ended, and what it cost.
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
+#     owui_plugin/sandbox_links.py            Links like ``sandbox:/mnt/data/chart.png`` in an answer, made to lead to the stored file.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
 #     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
 #     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
 #     owui_plugin/line_map.py                 Blocks joined into the steps of a run, and their line numbers found again.
+#     owui_plugin/live_output.py              The end of a program's output, shown while it runs.
+#     owui_plugin/chat_files.py               Which files belong to a chat up to a message, and under which names.
+#     owui_plugin/file_intake.py              The files of a chat on their way into a run: found, checked, opened.
+#     owui_plugin/file_rendering.py           The files of a run as Markdown: pictures, players, links, and the start of small texts.
+#     owui_plugin/run_files.py                The files of one run, from the chat into the work folder and from there into the store.
 #     owui_plugin/action.py                   The Run code button: an Action under every answer that runs the code in it.
 
 import argparse
@@ -73,6 +86,8 @@ import asyncio
 import base64
 import binascii
 import codecs
+import errno
+import fcntl
 import hashlib
 import inspect
 import itertools
@@ -83,25 +98,40 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
+import unicodedata
+import uuid
+import zipfile
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
+from io import BytesIO
 from math import ceil
+from mimetypes import MimeTypes
 from pathlib import Path, PurePosixPath
 from signal import SIGKILL
 from types import ModuleType
 from typing import Any, IO, Literal, NoReturn, Protocol, Self, cast
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -431,6 +461,9 @@ its own, and only plain values may cross between them.
 """
 
 
+_PIECE_BYTES = 1 << 20
+
+
 def new_run_id() -> str:
     """A fresh id of 16 hex digits for one run."""
     return secrets.token_hex(8)
@@ -446,10 +479,38 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file placed in the work folder: a relative name and its whole content."""
+    """A file placed in the work folder: a relative name and its whole content, which is
+    ``data``, or that of an open file (seekable, at most one run reads it)."""
 
     name: str
-    data: bytes
+    data: bytes = b""
+    content: IO[bytes] | None = None
+
+    @property
+    def size(self) -> int:
+        """Length of the content in bytes. Raises InvalidRequest for an unreadable file."""
+        if self.content is None:
+            return len(self.data)
+        with _reading(self.name):
+            return self.content.seek(0, 2)
+
+    def chunks(self, most: int) -> Iterator[bytes | memoryview]:
+        """The content in pieces of at most ``most`` bytes; never whole in memory when it is a
+        file. Raises InvalidRequest when that cannot be read."""
+        if self.content is None:
+            view = memoryview(self.data)
+            yield from (
+                view[start : start + most] for start in range(0, len(view), most)
+            )
+            return
+        with _reading(self.name):
+            self.content.seek(0)
+            while chunk := self.content.read(most):
+                yield chunk
+
+    def whole(self) -> bytes:
+        """All of the content at once. Raises InvalidRequest when it cannot be read."""
+        return b"".join(self.chunks(_PIECE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,8 +534,16 @@ class RunRequest:
             raise InvalidRequest("There is no code to run.")
 
     def to_plain(self) -> dict[str, Any]:
-        """This request as plain values; the inverse of from_plain."""
-        return asdict(self)
+        """This request as plain values (and open files); the inverse of from_plain."""
+        return {
+            "steps": [asdict(step) for step in self.steps],
+            "files": [_shallow_plain(file) for file in self.files],
+            "stdin": self.stdin,
+            "limits": asdict(self.limits),
+            "run_id": self.run_id,
+            "user": self.user,
+            "chat": self.chat,
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
@@ -560,7 +629,8 @@ class SkippedFile:
 class RunResult:
     """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
 
-    ``output`` holds stdout and stderr in the order in which the guest saw them.
+    ``output`` holds stdout and stderr in the order in which the guest saw them, and
+    ``full_output`` the same as a file, up to the limits of output and of one file.
     ``displays`` come in the order in which they were shown.
     ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
     ``failed_step`` is the index of the step that ended the run early.
@@ -579,6 +649,7 @@ class RunResult:
     files: tuple[OutputFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     displays: tuple[Display, ...] = ()
+    full_output: OutputFile | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     total_seconds: float = 0.0
@@ -601,14 +672,10 @@ class RunResult:
         plain["outcome"] = str(self.outcome)
         for name in ("stdout", "stderr", "output"):
             plain[name] = asdict(plain[name])
-        plain["files"] = [
-            {"name": file.name, "size": file.size, "content": file.content}
-            for file in self.files
-        ]
-        plain["displays"] = [
-            {name: getattr(entry, name) for name in Display.__slots__}
-            for entry in self.displays
-        ]
+        plain["files"] = [_shallow_plain(file) for file in self.files]
+        plain["displays"] = [_shallow_plain(entry) for entry in self.displays]
+        if self.full_output is not None:
+            plain["full_output"] = _shallow_plain(self.full_output)
         plain["skipped"] = [asdict(entry) for entry in self.skipped]
         return plain
 
@@ -621,8 +688,26 @@ class RunResult:
             values[name] = KeptText(**plain[name])
         values["files"] = tuple(OutputFile(**file) for file in plain["files"])
         values["displays"] = tuple(Display(**entry) for entry in plain["displays"])
+        if plain["full_output"] is not None:
+            values["full_output"] = OutputFile(**plain["full_output"])
         values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
         return cls(**values)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a closed file is a ValueError
+        raise InvalidRequest(
+            f"The file “{name[:80]}” could not be read. Run it again without the file.",
+            detail=repr(error),
+        ) from error
+
+
+def _shallow_plain(value: InputFile | OutputFile | Display) -> dict[str, Any]:
+    """The fields by name; an open file cannot be copied, as asdict would."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 # ===== end sandbox_core/models.py =====
@@ -681,7 +766,8 @@ _BY_ERROR = (
     ),
     _hint(
         r"No such file or directory|ENOENT",
-        "Each run starts with an empty work folder: create the file in the same code.",
+        "The work folder holds the files that were given to this run and nothing else: use "
+        "their names as they are, or create the file in the same code.",
     ),
     _hint(
         r"command not found",
@@ -1060,7 +1146,7 @@ def render_for_chat(
     silent = not (output or result.value or result.displays)
     if silent and result.outcome is Outcome.OK:
         lines.append(_NOTHING_PRINTED)
-    parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
+    parts = [result_section(f"{label} · {_result_ending(result)}", lines)]
     if output:
         parts.append(fenced(output))
     if result.value:
@@ -1069,14 +1155,22 @@ def render_for_chat(
     return "\n".join(parts)
 
 
-def running_text(label: str) -> str:
-    """Markdown for a run that has begun, to be replaced by its result."""
-    return _result_summary(f"{label} · running…", [])
+def result_section(heading: str, lines: Iterable[str]) -> str:
+    """The head of a part of a result: our heading, and lines of Markdown right under it."""
+    shown = [line for line in lines if line]
+    return "\n".join(["", _HEADING + heading, *shown, ""])
+
+
+def running_text(label: str, preview: str = "") -> str:
+    """Markdown for a run that has begun, to be replaced by its result; ``preview`` is the
+    end of its output so far."""
+    text = result_section(f"{label} · running…", [])
+    return f"{text}\n{fenced(preview)}" if preview else text
 
 
 def interrupted_text() -> str:
     """Markdown for a run that a restart of Open WebUI cut off."""
-    return _result_summary("interrupted", [_INTERRUPTED])
+    return result_section("interrupted", [_INTERRUPTED])
 
 
 def strip_results(markdown: str) -> str:
@@ -1090,11 +1184,6 @@ def _result_ending(result: RunResult) -> str:
         words += f" (exit {result.shell_exit_code})"
     # A run that never began took no time.
     return f"{words} · {result.seconds:.2f} s" if result.seconds else words
-
-
-def _result_summary(heading: str, lines: Iterable[str]) -> str:
-    shown = [line for line in lines if line]
-    return "\n".join(["", _HEADING + heading, *shown, ""])
 
 
 # ===== end owui_plugin/render.py =====
@@ -1627,6 +1716,332 @@ def _record_end(text: str, position: int) -> int:
 
 # ===== end owui_plugin/blocks.py =====
 
+# ===== begin owui_plugin/quota.py =====
+
+"""How much a person may keep of what runs make: the arithmetic, and the lock around it.
+
+The arithmetic is pure. The lock is a file in Open WebUI's data folder, so that two workers
+of one server cannot both take the last free place.
+"""
+
+
+_LOCK_FOLDER = "run-code-locks"
+_STRIPES = 64  # lock files in all; people who share one only wait for each other
+_LOCK_SECONDS = 30.0
+_LOCK_POLL_SECONDS = 0.05
+_FREE_SPACE = (
+    "To free space, delete files in Settings → Data Controls → Manage Files, or ask your "
+    "administrator for more"
+)
+
+
+class StoreBusy(SandboxError):
+    """Another run of the same person is storing files, and does not come to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What may be kept: megabytes of one run; files and megabytes of a person in all."""
+
+    run_mb: int
+    user_files: int
+    user_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a person keeps already: number of files, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+def refusals(sizes: Sequence[int], usage: Usage, quota: Quota) -> list[str]:
+    """For each file in order: why it cannot be kept; empty when it can.
+
+    ``sizes`` in bytes. A file that is refused takes nothing from those after it.
+    """
+    kept_files, kept_bytes, answers = 0, 0, []
+    for size in sizes:
+        reason = _reason_against_keeping(
+            size, Usage(usage.files + kept_files, usage.bytes), kept_bytes, quota
+        )
+        answers.append(reason)
+        if not reason:
+            kept_files += 1
+            kept_bytes += size
+    return answers
+
+
+def _reason_against_keeping(
+    size: int, usage: Usage, run_bytes: int, quota: Quota
+) -> str:
+    if run_bytes + size > quota.run_mb * MIB:
+        return f"the files of one run may take {quota.run_mb} MB in all"
+    if usage.files >= quota.user_files:
+        return f"you keep {usage.files} of {quota.user_files} files from runs. {_FREE_SPACE}"
+    if usage.bytes + run_bytes + size > quota.user_mb * MIB:
+        used = (usage.bytes + run_bytes) / MIB
+        return (
+            f"your files from runs take {used:.1f} of {quota.user_mb} MB, and this one "
+            f"needs {size / MIB:.1f} MB. {_FREE_SPACE}"
+        )
+    return ""
+
+
+@asynccontextmanager
+async def storage_lock(data_folder: Path, user_id: str) -> AsyncIterator[None]:
+    """Hold a person's lock, over all workers of this server. It holds no thread while it
+    waits. Raises StoreBusy after 30 s, OSError when the data folder cannot be written.
+    """
+    folder = data_folder / _LOCK_FOLDER
+    folder.mkdir(exist_ok=True)
+    stripe = int(hashlib.sha256(user_id.encode()).hexdigest(), 16) % _STRIPES
+    descriptor = os.open(folder / f"{stripe}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        await _lock_file(descriptor)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks it
+
+
+async def _lock_file(descriptor: int) -> None:
+    end = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise StoreBusy("Other files are being stored. Run it again.") from None
+            await asyncio.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return
+
+
+# ===== end owui_plugin/quota.py =====
+
+# ===== begin owui_plugin/valves.py =====
+
+"""The valves of both plugins, as Open WebUI's forms show them and pydantic checks them."""
+
+
+_limit_by_name = {record.name: record for record in limit_records()}
+
+
+def _limit_valve(limit: str) -> Any:
+    """A valve for the limit of this name, with the limit's own default, range and words."""
+    record = _limit_by_name[limit]
+    return Field(
+        default=record.default,
+        ge=record.low,
+        le=record.high,
+        description=_limit_description(record),
+        json_schema_extra={"limit": limit},
+    )
+
+
+def _limit_description(record: LimitRecord) -> str:
+    unit = f" {record.unit}" if record.unit else ""
+    text = record.text[0].upper() + record.text[1:]
+    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
+
+
+class CommonValves(BaseModel):
+    """The valves of both plugins: where code runs, what a run may use, how many may run."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    backend: Literal["auto", "codebox", "docker"] = Field(
+        default="auto",
+        description=(
+            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
+            "its address is set."
+        ),
+    )
+    codebox_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the codebox service, such as `http://codebox:8000`.",
+    )
+    codebox_secret: str = Field(
+        default="",
+        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
+        json_schema_extra={"input": {"type": "password"}},
+    )
+    codebox_timeout: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="Seconds without a sign of life from codebox, after which a run is lost.",
+    )
+    docker_host: str = Field(
+        default="",
+        pattern=r"^$|^[a-z+]+://\S+$",
+        description=(
+            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+        ),
+    )
+    runtime: str = Field(
+        default="runsc",
+        min_length=1,
+        description="Name of the gVisor runtime in the Docker Engine.",
+    )
+    image: str = Field(
+        default="run-code-python:latest",
+        min_length=1,
+        description="Image of the sandboxes. It must have `python3`.",
+    )
+    pull_missing_image: bool = Field(
+        default=False,
+        description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    timeout_seconds: float = _limit_valve("seconds")
+    memory_mb: int = _limit_valve("memory_mib")
+    cpus: float = _limit_valve("cpus")
+    processes: int = _limit_valve("processes")
+    open_files: int = _limit_valve("open_files")
+    work_folder_mb: int = _limit_valve("work_mib")
+    tmp_mb: int = _limit_valve("tmp_mib")
+    shm_mb: int = _limit_valve("shm_mib")
+    output_kept_kb: int = _limit_valve("kept_output_kib")
+    output_limit_mb: int = _limit_valve("output_mib")
+    max_files: int = _limit_valve("files")
+    max_file_mb: int = _limit_valve("file_mib")
+    kept_mb_per_run: int = Field(
+        default=128,
+        ge=0,
+        le=65536,
+        description="Files kept of one run, in MiB all together.",
+    )
+    kept_files_per_user: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Files of all runs of one user that are kept; 0: none. Users delete "
+        "theirs in Settings → Data Controls → Manage Files.",
+    )
+    kept_mb_per_user: int = Field(
+        default=1024,
+        ge=0,
+        le=1_048_576,
+        description="Size of all those files of one user, in MiB.",
+    )
+    max_concurrent_runs: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Runs at one time in each worker process of Open WebUI. Others wait.",
+    )
+    max_concurrent_runs_per_user: int = Field(
+        default=2,
+        ge=1,
+        le=256,
+        description="Runs of one user at one time in each worker process.",
+    )
+    max_waiting_runs: int = Field(
+        default=50,
+        ge=0,
+        le=10000,
+        description="Runs that may wait in each worker process. More are refused.",
+    )
+    warm_sandboxes: int = Field(
+        default=1,
+        ge=0,
+        le=32,
+        description=(
+            "Sandboxes kept ready in each worker process, so that a run need not wait for "
+            "its start. Each holds about 110 MB of memory. 0: none."
+        ),
+    )
+    warm_idle_minutes: float = Field(
+        default=15,
+        ge=1,
+        le=1440,
+        description="Minutes after the last run when ready sandboxes are given up.",
+    )
+    warm_memory_mb: int = Field(
+        default=512,
+        ge=128,
+        le=65536,
+        description="Memory that all ready sandboxes may hold together, at 128 MB each.",
+    )
+    warm_modules: str = Field(
+        default="numpy, pandas, matplotlib.pyplot",
+        pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
+        json_schema_extra={"allowed": "names of modules, with commas between them"},
+        description="Python modules that a ready sandbox has imported; they must be in the image.",
+    )
+
+
+class ActionValves(CommonValves):
+    """The valves of the Run code button."""
+
+    shown_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description=(
+            "Output put under the answer, in KiB: its start and its end. The model reads it "
+            "too, in each later turn."
+        ),
+    )
+    priority: int = Field(
+        default=0,
+        description="Place of the button among others: lower comes first.",
+    )
+
+
+class ToolValves(CommonValves):
+    """The valves of the run_code tool."""
+
+    model_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description="Output given to the model, in KiB: its start and its end.",
+    )
+
+
+class EveryValve(ActionValves, ToolValves):
+    """All valves of both plugins: what the environment may set, and what the docs list."""
+
+
+class PersonalValves(BaseModel):
+    """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    timeout_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["seconds"].high,
+        description="Your own time limit in seconds; 0: the administrator's.",
+    )
+    memory_mb: int = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["memory_mib"].high,
+        description="Your own memory limit in MiB; 0: the administrator's.",
+    )
+
+    @field_validator("timeout_seconds")
+    @classmethod
+    def _check_timeout(cls, value: float) -> float:
+        return _zero_or_allowed(value, _limit_by_name["seconds"])
+
+    @field_validator("memory_mb")
+    @classmethod
+    def _check_memory(cls, value: int) -> int:
+        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
+
+
+def _zero_or_allowed(value: float, record: LimitRecord) -> float:
+    if value and value < record.low:
+        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
+    return value
+
+
+# ===== end owui_plugin/valves.py =====
+
 # ===== begin sandbox_core/deadline.py =====
 
 """A point on the monotonic clock by which something must have happened."""
@@ -1864,7 +2279,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+9149aaebdf58"
+BUILD_ID = "0.1.0+821a1dbebcae"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -3849,6 +4264,69 @@ def display_program() -> str:
 
 # ===== end sandbox_core/guest_program.py =====
 
+# ===== begin sandbox_core/spool.py =====
+
+"""The whole output of a run, on disk: what the head and the tail in memory leave out."""
+
+
+_IN_MEMORY = 1 << 16
+_SPOOLED_NAME = "full-output.txt"
+
+
+def spooled_file() -> IO[bytes]:
+    """An unlinked temporary file that stays in memory while it has at most 64 KiB."""
+    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
+
+
+class OutputSpool:
+    """Takes cleaned text as it comes and keeps it in an unlinked temporary file.
+
+    At most ``cap_bytes`` of UTF-8; the rest is dropped, and the file says so at its end. A
+    host without room for it loses the file and nothing else.
+    """
+
+    def __init__(self, cap_bytes: int) -> None:
+        self._left = cap_bytes
+        self._size = 0
+        self._cut = False
+        self._content: IO[bytes] | None = spooled_file()
+
+    def add(self, text: str) -> None:
+        """Append a text, as far as there is room. Called for each piece of output."""
+        data = text.encode("utf-8", "replace")
+        if len(data) > self._left:
+            data = data[: self._left].decode("utf-8", "ignore").encode()
+            self._left = len(data)
+            self._cut = True
+        self._left -= len(data)
+        self._write(data)
+
+    def finish(self) -> OutputFile | None:
+        """The file, positioned at its start; None when it is empty or could not be kept."""
+        if self._cut:
+            self._write("\n[… the rest was not kept …]\n".encode())
+        content = self._content
+        if content is None or not self._size:
+            return None
+        try:
+            content.seek(0)
+        except OSError:
+            return None
+        return OutputFile(_SPOOLED_NAME, self._size, content)
+
+    def _write(self, data: bytes) -> None:
+        if self._content is None:
+            return
+        try:
+            self._content.write(data)
+            self._size += len(data)
+        except OSError:
+            self._content.close()
+            self._content = None
+
+
+# ===== end sandbox_core/spool.py =====
+
 # ===== begin sandbox_core/archive.py =====
 
 """Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
@@ -3861,7 +4339,6 @@ untrusted, and file contents go to unlinked temporary files, never whole into me
 _LONGEST_PART = 255
 _NO_ROOM = "there was no room for it on the server"
 _DEEPEST = 20
-_IN_MEMORY = 1 << 16
 _PAGE = 4096
 _LARGEST_STDIN_MIB = 16
 _LONGEST_NAME = 4096
@@ -3900,7 +4377,7 @@ def plan_files(request: RunRequest) -> InputPlan:
 
 def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
     # The folder gives out whole pages.
-    needed = sum(-(-len(file.data) // _PAGE) * _PAGE for file in files)
+    needed = sum(-(-file.size // _PAGE) * _PAGE for file in files)
     if needed > request.limits.work_mib * MIB:
         raise InvalidRequest(
             f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
@@ -3913,9 +4390,10 @@ def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
         )
 
 
-def _check_input_name(name: str) -> None:
+def is_input_name(name: str) -> bool:
+    """Whether a file can have this name in the work folder: relative, no tricks, not deep."""
     parts = name.split("/")
-    bad = (
+    return not (
         not name
         or "\0" in name
         or len(parts) > _DEEPEST
@@ -3925,7 +4403,10 @@ def _check_input_name(name: str) -> None:
         )
         or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
     )
-    if bad:
+
+
+def _check_input_name(name: str) -> None:
+    if not is_input_name(name):
         raise InvalidRequest(
             f"“{name[:80]}” cannot be the name of a file in the work folder."
         )
@@ -3988,8 +4469,7 @@ class FileReceiver:
         if name in self._names:  # two that were not valid UTF-8 have become the same
             name = free_name(name, self._names)
         self._names.add(name)
-        content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
-        self._current = OutputFile(name, 0, content)
+        self._current = OutputFile(name, 0, spooled_file())
         self._current_is_lost = False
 
     def data(self, untrusted_data: bytes) -> None:
@@ -4422,8 +4902,10 @@ def job_frames(
     warm_step = warm and may_run_warm(request, plan)
     for file in plan.files:
         yield encode_header("F", {"name": file.name})
-        yield from _data_frames("D", file.data)
-    yield from _data_frames("I", request.stdin)
+        for chunk in file.chunks(DATA_CHUNK):
+            yield encode_frame("D", chunk)
+    for chunk in InputFile("stdin", request.stdin).chunks(DATA_CHUNK):
+        yield encode_frame("I", chunk)
     limits = request.limits
     yield encode_header(
         "G",
@@ -4448,12 +4930,6 @@ def job_frames(
             "all_display_bytes": DISPLAY_LIMITS.work_mib * MIB,
         },
     )
-
-
-def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
-    view = memoryview(data)
-    for start in range(0, len(view), DATA_CHUNK):
-        yield encode_frame(kind, view[start : start + DATA_CHUNK])
 
 
 def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
@@ -4853,205 +5329,11 @@ _SHORTEST_SECRET = 32
 _NOT_FROM_ENVIRONMENT = frozenset({"priority"})
 
 _settings_log = logging.getLogger("run_code.settings")
-_limit_by_name = {record.name: record for record in limit_records()}
 _names_warned_about: set[str] = set()
 
 
 class SettingsError(InvalidRequest):
     """A variable of the environment has a value that its setting does not allow."""
-
-
-def _limit_valve(limit: str) -> Any:
-    """A valve for the limit of this name, with the limit's own default, range and words."""
-    record = _limit_by_name[limit]
-    return Field(
-        default=record.default,
-        ge=record.low,
-        le=record.high,
-        description=_limit_description(record),
-        json_schema_extra={"limit": limit},
-    )
-
-
-def _limit_description(record: LimitRecord) -> str:
-    unit = f" {record.unit}" if record.unit else ""
-    text = record.text[0].upper() + record.text[1:]
-    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
-
-
-class CommonValves(BaseModel):
-    """The valves of both plugins: where code runs, what a run may use, how many may run."""
-
-    model_config = ConfigDict(str_strip_whitespace=True)
-
-    backend: Literal["auto", "codebox", "docker"] = Field(
-        default="auto",
-        description=(
-            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
-            "its address is set."
-        ),
-    )
-    codebox_url: str = Field(
-        default="",
-        pattern=r"^$|^https?://\S+$",
-        description="Address of the codebox service, such as `http://codebox:8000`.",
-    )
-    codebox_secret: str = Field(
-        default="",
-        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
-        json_schema_extra={"input": {"type": "password"}},
-    )
-    codebox_timeout: float = Field(
-        default=30,
-        ge=5,
-        le=600,
-        description="Seconds without a sign of life from codebox, after which a run is lost.",
-    )
-    docker_host: str = Field(
-        default="",
-        pattern=r"^$|^[a-z+]+://\S+$",
-        description=(
-            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
-            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
-        ),
-    )
-    runtime: str = Field(
-        default="runsc",
-        min_length=1,
-        description="Name of the gVisor runtime in the Docker Engine.",
-    )
-    image: str = Field(
-        default="run-code-python:latest",
-        min_length=1,
-        description="Image of the sandboxes. It must have `python3`.",
-    )
-    pull_missing_image: bool = Field(
-        default=False,
-        description="Pull the image when it is missing. The first run then waits for it.",
-    )
-    timeout_seconds: float = _limit_valve("seconds")
-    memory_mb: int = _limit_valve("memory_mib")
-    cpus: float = _limit_valve("cpus")
-    processes: int = _limit_valve("processes")
-    open_files: int = _limit_valve("open_files")
-    work_folder_mb: int = _limit_valve("work_mib")
-    tmp_mb: int = _limit_valve("tmp_mib")
-    shm_mb: int = _limit_valve("shm_mib")
-    output_kept_kb: int = _limit_valve("kept_output_kib")
-    output_limit_mb: int = _limit_valve("output_mib")
-    max_files: int = _limit_valve("files")
-    max_file_mb: int = _limit_valve("file_mib")
-    max_concurrent_runs: int = Field(
-        default=4,
-        ge=1,
-        le=256,
-        description="Runs at one time in each worker process of Open WebUI. Others wait.",
-    )
-    max_concurrent_runs_per_user: int = Field(
-        default=2,
-        ge=1,
-        le=256,
-        description="Runs of one user at one time in each worker process.",
-    )
-    max_waiting_runs: int = Field(
-        default=50,
-        ge=0,
-        le=10000,
-        description="Runs that may wait in each worker process. More are refused.",
-    )
-    warm_sandboxes: int = Field(
-        default=1,
-        ge=0,
-        le=32,
-        description=(
-            "Sandboxes kept ready in each worker process, so that a run need not wait for "
-            "its start. Each holds about 110 MB of memory. 0: none."
-        ),
-    )
-    warm_idle_minutes: float = Field(
-        default=15,
-        ge=1,
-        le=1440,
-        description="Minutes after the last run when ready sandboxes are given up.",
-    )
-    warm_memory_mb: int = Field(
-        default=512,
-        ge=128,
-        le=65536,
-        description="Memory that all ready sandboxes may hold together, at 128 MB each.",
-    )
-    warm_modules: str = Field(
-        default="numpy, pandas, matplotlib.pyplot",
-        pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
-        json_schema_extra={"allowed": "names of modules, with commas between them"},
-        description="Python modules that a ready sandbox has imported; they must be in the image.",
-    )
-
-
-class ActionValves(CommonValves):
-    """The valves of the Run code button."""
-
-    shown_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description=(
-            "Output put under the answer, in KiB: its start and its end. The model reads it "
-            "too, in each later turn."
-        ),
-    )
-    priority: int = Field(
-        default=0,
-        description="Place of the button among others: lower comes first.",
-    )
-
-
-class ToolValves(CommonValves):
-    """The valves of the run_code tool."""
-
-    model_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description="Output given to the model, in KiB: its start and its end.",
-    )
-
-
-class EveryValve(ActionValves, ToolValves):
-    """All valves of both plugins: what the environment may set, and what the docs list."""
-
-
-class PersonalValves(BaseModel):
-    """The valves that every user has: a person may lower a limit, and never raise one."""
-
-    timeout_seconds: float = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["seconds"].high,
-        description="Your own time limit in seconds; 0: the administrator's.",
-    )
-    memory_mb: int = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["memory_mib"].high,
-        description="Your own memory limit in MiB; 0: the administrator's.",
-    )
-
-    @field_validator("timeout_seconds")
-    @classmethod
-    def _check_timeout(cls, value: float) -> float:
-        return _zero_or_allowed(value, _limit_by_name["seconds"])
-
-    @field_validator("memory_mb")
-    @classmethod
-    def _check_memory(cls, value: int) -> int:
-        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
-
-
-def _zero_or_allowed(value: float, record: LimitRecord) -> float:
-    if value and value < record.low:
-        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -5104,6 +5386,7 @@ class Settings:
 
     shared: SharedSettings
     limits: Limits
+    quota: Quota
     shown_output_kb: int
     model_output_kb: int
 
@@ -5131,6 +5414,11 @@ def resolve_settings(
         ),
         limits=limits.lowered(
             **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
+        ),
+        quota=Quota(
+            values["kept_mb_per_run"],
+            values["kept_files_per_user"],
+            values["kept_mb_per_user"],
         ),
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
@@ -5343,6 +5631,7 @@ class Recorder:
         self._last: _StepEnd | None = None
         self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
         self._transcript = Transcript(limits.kept_output_kib * 1024)
+        self._spool = OutputSpool(min(limits.output_mib, limits.file_mib) << 20)
         self._output_left = limits.output_mib << 20
         self._files = FileReceiver(limits)
         self._displays = FileReceiver(DISPLAY_LIMITS)
@@ -5381,6 +5670,7 @@ class Recorder:
     def _add_text(self, stream: str, text: str) -> None:
         if text:
             self._transcript.add(stream, text)
+            self._spool.add(text)
             self._feed.put(RunEvent("text", self._step, stream, text))
 
     def _take_step_header(self, kind: str, untrusted_payload: bytes) -> None:
@@ -5512,6 +5802,7 @@ class Recorder:
             files=files,
             displays=name_displays(self._displays.complete_files(), files),
             skipped=(*self._skipped, *self._files.lost_files()),
+            full_output=self._spool.finish(),
             notes=_notes(outcome, seen, self._request),
             seconds=self.seconds,
             failed_step=last.step if last and went_wrong else None,
@@ -5744,7 +6035,7 @@ class _Session:
         self._reader = sandbox.reader
         self._recorder = Recorder(self._request, self._feed)
         self._recorder.take("h", sandbox.hello)
-        size = sum(len(file.data) for file in self._plan.files)
+        size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(self._request.limits)
@@ -6727,25 +7018,24 @@ def _told_sentence(answer: Any) -> str:
 """Runs as JSON: what goes between a plugin and the codebox service. Pure, both directions.
 
 The answer to a run is one JSON object a line. ``event`` says what it is: ``alive`` (nothing
-happened), ``started`` and ``text`` as in RunEvent, ``file`` and ``display`` (one begins)
-and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends without a
-``result`` means that the run was lost.
+happened), ``started`` and ``text`` as in RunEvent, ``file``, ``display`` and ``full_output``
+(one begins) and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends
+without a ``result`` means that the run was lost.
 """
 
 
 NDJSON = "application/x-ndjson"
 ALIVE_LINE = b'{"event":"alive"}\n'
 _CHUNK_BYTES = 3 << 16  # a multiple of 3 needs no padding
-_SPOOLED_BYTES = 1 << 16
 # What has a content: events, and with an s the fields of a result.
-_CONTENT_KINDS = ("file", "display")
+_CONTENT_KINDS = ("file", "display", "full_output")
 _BROKEN = "The code service sent something that cannot be understood."
 
 
 def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The JSON object to post, and the contents to send beside it, by the names of their
     parts; without parts the JSON is all."""
-    parts = {f"file{number}": file.data for number, file in enumerate(request.files)}
+    parts = {f"file{number}": file.whole() for number, file in enumerate(request.files)}
     plain: dict[str, Any] = {
         "run_id": request.run_id,
         "steps": [
@@ -6784,6 +7074,10 @@ def encode_result(result: RunResult) -> Iterator[bytes]:
     """The lines for a result, its files and displays first; their contents are read and
     closed."""
     plain = result.to_plain()
+    full_output = plain.pop("full_output")
+    # Without gaps the text is all in the result itself.
+    is_needed = full_output is not None and result.output.omitted
+    plain["full_outputs"] = [full_output] if is_needed else []
     for kind in _CONTENT_KINDS:
         for entry in plain.pop(kind + "s"):
             content = entry.pop("content")
@@ -6845,7 +7139,7 @@ class RunReader:
         return None
 
     def _begin(self, kind: str, plain: dict[str, Any]) -> None:
-        self._content = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
+        self._content = spooled_file()
         entry = {"name": safe_output_name(str(plain["name"])), "content": self._content}
         if kind == "display":
             entry["mime_type"] = str(plain["mime_type"])
@@ -6869,6 +7163,8 @@ class RunReader:
                 entry["size"] = entry["content"].tell()
                 entry["content"].seek(0)
             values[kind + "s"] = entries
+        full_outputs = values.pop("full_outputs")
+        values["full_output"] = full_outputs[-1] if full_outputs else None
         return RunResult.from_plain(values)
 
 
@@ -7238,6 +7534,13 @@ def item_id(run_id: str) -> str:
     return RESULT_ITEM_PREFIX + run_id
 
 
+def is_result_item(item: Any) -> bool:
+    """Whether an item of a message is one of ours."""
+    return isinstance(item, dict) and str(item.get("id", "")).startswith(
+        RESULT_ITEM_PREFIX
+    )
+
+
 def text_item(run_id: str, text: str) -> dict[str, Any]:
     """A message item with Markdown text: what a run came to, or that it goes on."""
     return {
@@ -7538,6 +7841,533 @@ async def _ask(caller: Any, kind: str, question: dict[str, Any]) -> Any:
 
 # ===== end owui_plugin/dialogs.py =====
 
+# ===== begin owui_plugin/file_names.py =====
+
+"""Names of files: in the work folder, as a download, and shown. Pure functions.
+
+A name from a program or a person is any text. In the work folder it stays what it is, as far
+as a file system takes it; a download gets a name that is safe on every computer.
+"""
+
+
+_LONGEST_BYTES = 255
+_LONGEST_DOWNLOAD = 200
+_LONGEST_SUFFIX = 20
+_FORBIDDEN = frozenset('<>:"/\\|?*')
+# Control characters, invisible ones, halves of characters, and ends of lines.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+_DOUBLE_SUFFIX = re.compile(r"\.tar\.\w{1,4}$", re.IGNORECASE)
+_UNNAMED = "file"
+
+
+def work_name(untrusted_name: str) -> str:
+    """The name that an attached file gets in the work folder: its own, without a path."""
+    last = untrusted_name.replace("\0", "").rpartition("/")[2]
+    name = last.encode("utf-8", "replace").decode()
+    if name in ("", ".", ".."):
+        return _UNNAMED
+    return _shortened(name, _LONGEST_BYTES)
+
+
+def unused_name(wanted: str, taken: set[str]) -> str:
+    """The wanted name, or the first of name_2, name_3, … that is not taken."""
+    candidate, number = wanted, 1
+    while candidate in taken:
+        number += 1
+        mark = f"_{number}"
+        stem, suffix = _split_suffix(_shortened(wanted, _LONGEST_BYTES - len(mark)))
+        candidate = f"{stem}{mark}{suffix}"
+    return candidate
+
+
+def download_name(untrusted_path: str) -> str:
+    """A name for a download: close to the file's own, and harmless everywhere."""
+    last = untrusted_path.rpartition("/")[2]
+    name = "".join("_" if _is_unsafe(character) else character for character in last)
+    name = name.rstrip(". ")
+    if not name or name[0] in ".- " or _DEVICE.match(name):
+        name = "_" + name
+    return _shortened(name, _LONGEST_DOWNLOAD).rstrip(". ")
+
+
+def short_name(name: str, most: int = 80) -> str:
+    """A name of at most ``most`` characters: what is cut is the middle, never the ending."""
+    if len(name) <= most:
+        return name
+    end = most // 3
+    return f"{name[: most - end - 1]}…{name[-end:]}"
+
+
+def _is_unsafe(character: str) -> bool:
+    return character in _FORBIDDEN or unicodedata.category(character) in _HIDDEN
+
+
+def _split_suffix(name: str) -> tuple[str, str]:
+    double = _DOUBLE_SUFFIX.search(name)
+    at = double.start() if double else name.rfind(".")
+    if at <= 0 or len(name[at:].encode("utf-8", "replace")) > _LONGEST_SUFFIX:
+        return name, ""
+    return name[:at], name[at:]
+
+
+def _shortened(name: str, most_bytes: int) -> str:
+    if len(name.encode("utf-8", "replace")) <= most_bytes:
+        return name
+    stem, suffix = _split_suffix(name)
+    room = most_bytes - len(suffix.encode("utf-8", "replace"))
+    return stem.encode("utf-8", "replace")[:room].decode("utf-8", "ignore") + suffix
+
+
+# ===== end owui_plugin/file_names.py =====
+
+# ===== begin owui_plugin/host_files.py =====
+
+"""What we ask of Open WebUI's file store, each request behind one small function.
+
+Verified with Open WebUI 0.12.4, like the host module. Nothing here decides anything; whatever
+Open WebUI or its storage provider raises is passed on. Functions that are not ``async`` block.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A file of Open WebUI. ``path`` is the storage's own. ``mark`` is our note on a file that
+    a run made, else empty."""
+
+    file_id: str
+    user_id: str
+    name: str
+    path: str
+    mark: dict[str, Any]
+
+
+async def chat_messages(chat_id: str) -> dict[str, Any]:
+    """The messages of a stored chat by id; empty for a temporary one."""
+    if not is_saved_chat(chat_id):
+        return {}
+    from open_webui.models.chats import Chats
+
+    return await settle(Chats.get_messages_map_by_chat_id(chat_id)) or {}
+
+
+async def message_file_ids(chat_id: str, message_id: str) -> list[str]:
+    """Ids of the files that are linked to a message of a chat; none in versions of Open WebUI
+    that know no such links."""
+    from open_webui.models.chats import Chats
+
+    if not hasattr(Chats, "get_chat_files_by_chat_id_and_message_id"):
+        return []
+    links = await settle(
+        Chats.get_chat_files_by_chat_id_and_message_id(chat_id, message_id)
+    )
+    return [link.file_id for link in links]
+
+
+async def link_to_chat(
+    chat_id: str, message_id: str, file_ids: list[str], user_id: str
+) -> None:
+    """Link files to a message: whoever may read the shared chat may then read them."""
+    from open_webui.models.chats import Chats
+
+    if is_saved_chat(chat_id) and hasattr(Chats, "insert_chat_files"):
+        await settle(Chats.insert_chat_files(chat_id, message_id, file_ids, user_id))
+
+
+async def file_records(file_ids: Iterable[str]) -> dict[str, FileRecord]:
+    """The files among these that exist, by id."""
+    wanted = list(file_ids)
+    if not wanted:
+        return {}
+    from open_webui.models.files import Files
+
+    found = await settle(Files.get_files_by_ids(wanted))
+    return {file.id: _record_of(file) for file in found}
+
+
+def _record_of(file: Any) -> FileRecord:
+    meta = file.meta if isinstance(file.meta, dict) else {}
+    mark = meta.get(MARK)
+    return FileRecord(
+        file.id,
+        str(file.user_id),
+        str(meta.get("name") or file.filename),
+        str(file.path or ""),
+        mark if isinstance(mark, dict) else {},
+    )
+
+
+async def insert_record(
+    record: FileRecord, kind: str, size: int, digest: str
+) -> FileRecord | None:
+    """Make a stored file one of its user's files. ``kind`` is its MIME type, ``size`` in
+    bytes, ``digest`` the SHA-256 in hex. None when the database did not take it."""
+    from open_webui.models.files import FileForm, Files
+
+    meta = {
+        "name": record.name,
+        "content_type": kind,
+        "size": size,
+        MARK: record.mark,
+    }
+    form = FileForm(
+        id=record.file_id,
+        hash=digest,
+        filename=record.name,
+        path=record.path,
+        # Nothing waits to be read into the search index.
+        data={"status": "completed"},
+        meta=meta,
+    )
+    return record if await settle(Files.insert_new_file(record.user_id, form)) else None
+
+
+async def usage_of(user_id: str) -> Usage:
+    """What a person keeps of files that runs made."""
+    from open_webui.internal.db import get_async_db_context
+    from open_webui.models.files import File
+    from sqlalchemy import String, cast, select
+
+    query = (
+        select(File.meta)
+        .where(File.user_id == user_id)
+        .where(cast(File.meta, String).like(f'%"{MARK}"%'))
+    )
+    async with get_async_db_context() as database:
+        metas = (await database.execute(query)).scalars().all()
+    sizes = [int(meta.get("size") or 0) for meta in metas if isinstance(meta, dict)]
+    return Usage(len(sizes), sum(sizes))
+
+
+def local_path(path: str) -> Path:
+    """A local file with the bytes at a path of the storage, which may have to be fetched."""
+    from open_webui.storage.provider import Storage
+
+    return Path(Storage.get_file(path))
+
+
+def write_bytes(content: IO[bytes], name: str) -> str:
+    """Store the bytes of an open file under a name of our own; returns the storage's path."""
+    from open_webui.storage.provider import Storage
+
+    return str(Storage.upload_file(content, name, {})[1])
+
+
+def delete_bytes(name: str) -> None:
+    """Remove what write_bytes left on this server under this name, if anything."""
+    from open_webui.config import UPLOAD_DIR
+
+    (Path(UPLOAD_DIR) / name).unlink(missing_ok=True)
+
+
+def data_folder() -> Path:
+    """Open WebUI's data folder, which all its workers on this server share."""
+    from open_webui.env import DATA_DIR
+
+    return Path(DATA_DIR)
+
+
+# ===== end owui_plugin/host_files.py =====
+
+# ===== begin owui_plugin/media_types.py =====
+
+"""What a file is, told by its name: its MIME type, and how a chat can show it.
+
+Only the name counts. Open WebUI serves everything but plain text and PDF as a download, so
+that a page or a drawing from a sandbox never runs as a page of Open WebUI; a picture shown
+by an ``<img>`` runs no script whatever it holds.
+"""
+
+
+_ANYTHING = "application/octet-stream"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_MORE_TYPES = {
+    ".avif": "image/avif",
+    ".docx": f"{_OFFICE}wordprocessingml.document",
+    ".flac": "audio/flac",
+    ".ipynb": "application/x-ipynb+json",
+    ".jsonl": "application/jsonl",
+    ".log": "text/plain",
+    ".m4a": "audio/mp4",
+    ".md": "text/markdown",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".parquet": "application/vnd.apache.parquet",
+    ".pptx": f"{_OFFICE}presentationml.presentation",
+    ".toml": "application/toml",
+    ".wav": "audio/wav",
+    ".webp": "image/webp",
+    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+_PACKED = {
+    "gzip": "application/gzip",
+    "bzip2": "application/x-bzip2",
+    "xz": "application/x-xz",
+}
+_PICTURES = frozenset(
+    f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml", "bmp")
+)
+_READABLE = frozenset(
+    {
+        "text/plain",
+        "text/csv",
+        "text/tab-separated-values",
+        "text/markdown",
+        "application/json",
+        "application/jsonl",
+    }
+)
+
+
+def _known_types() -> MimeTypes:
+    types = MimeTypes()  # the library's own table, without the machine's files
+    for suffix, kind in _MORE_TYPES.items():
+        types.add_type(kind, suffix)
+    return types
+
+
+_TYPES = _known_types()
+
+
+def media_type(name: str) -> str:
+    """The MIME type of a file of this name; ``application/octet-stream`` when unknown."""
+    # A name is no URL: guess_type would cut it at a colon or a question mark.
+    suffixed = "file." + ".".join(name.rpartition("/")[2].split(".")[1:][-2:])
+    kind, packing = _TYPES.guess_type(suffixed.replace(":", "_"))
+    if packing:
+        return _PACKED.get(packing, _ANYTHING)
+    return kind or _ANYTHING
+
+
+def is_image(kind: str) -> bool:
+    """Whether browsers show this type as a picture."""
+    return kind in _PICTURES
+
+
+def is_audio(kind: str) -> bool:
+    """Whether this type is sound."""
+    return kind.startswith("audio/")
+
+
+def is_video(kind: str) -> bool:
+    """Whether this type is video."""
+    return kind.startswith("video/")
+
+
+def can_preview(kind: str) -> bool:
+    """Whether the start of such a file tells a reader something."""
+    return kind in _READABLE
+
+
+# ===== end owui_plugin/media_types.py =====
+
+# ===== begin owui_plugin/file_store.py =====
+
+"""What a run made, kept as files of the person in Open WebUI's own store."""
+
+
+ARCHIVE_ABOVE = 10  # files of one run; more are offered in a ZIP archive too
+_ARCHIVE_NAME = "files.zip"
+_OUTPUT_NAME = "full-output.txt"
+_PREVIEW_BYTES = 2048
+_HASH_CHUNK = 1 << 20
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+_EMPTY = "empty"
+
+_store_log = logging.getLogger("run_code.file_store")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose files they are, and the message that they belong to."""
+
+    user_id: str
+    chat_id: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A stored file. ``kind``: ``made`` by the program, its whole ``output``, or an
+    ``archive`` of all; ``start`` is the first of its text, if it is one worth showing.
+    """
+
+    name: str
+    size: int
+    file_id: str
+    kind: str
+    media: str
+    start: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """What was stored of a run, and what was not."""
+
+    files: tuple[KeptFile, ...] = ()
+    refused: tuple[SkippedFile, ...] = ()
+
+    def applied_to(self, result: RunResult) -> RunResult:
+        """The result with the files that are really there."""
+        made = {file.name for file in self.files if file.kind == "made"}
+        files = tuple(file for file in result.files if file.name in made)
+        return replace(result, files=files, skipped=(*result.skipped, *self.refused))
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    file: OutputFile
+    kind: str
+
+
+async def keep_files(
+    place: Place, result: RunResult, quota: Quota, with_output: bool
+) -> KeptFiles:
+    """Store the files of a run for a person, as far as the quota goes; never raises for what
+    the store does. ``with_output``: the whole output too, because the chat shows a part.
+    """
+    empty = [SkippedFile(file.name, _EMPTY) for file in result.files if not file.size]
+    candidates = [_Candidate(file, "made") for file in result.files if file.size]
+    if with_output:
+        candidates += [_Candidate(file, "output") for file in _whole_output(result)]
+    archive = await asyncio.to_thread(_archive_of, result.files)
+    candidates += [_Candidate(file, "archive") for file in archive]
+    if not candidates:
+        return KeptFiles(refused=tuple(empty))
+    try:
+        async with storage_lock(data_folder(), place.user_id):
+            kept, refused = await _keep_within_quota(
+                place, result.run_id, candidates, quota
+            )
+        await link_to_chat(
+            place.chat_id,
+            place.message_id,
+            [file.file_id for file in kept],
+            place.user_id,
+        )
+    except Exception as error:
+        _store_log.exception("the files of run %s could not be stored", result.run_id)
+        reason = str(error) if isinstance(error, SandboxError) else _why_not(error)
+        kept, refused = [], [SkippedFile(file.name, reason) for file in result.files]
+    finally:
+        for candidate in candidates:
+            candidate.file.content.close()
+    return KeptFiles(tuple(kept), (*empty, *refused))
+
+
+async def _keep_within_quota(
+    place: Place, run_id: str, candidates: Sequence[_Candidate], quota: Quota
+) -> tuple[list[KeptFile], list[SkippedFile]]:
+    kept, refused = [], []
+    usage = await usage_of(place.user_id)
+    reasons = refusals([entry.file.size for entry in candidates], usage, quota)
+    for candidate, reason in zip(candidates, reasons, strict=True):
+        stored = None
+        if not reason:
+            stored, reason = await _keep_one(place, run_id, candidate)
+        if stored is not None:
+            kept.append(stored)
+        elif candidate.kind != "archive":
+            refused.append(SkippedFile(candidate.file.name, reason))
+    return kept, refused
+
+
+async def _keep_one(
+    place: Place, run_id: str, candidate: _Candidate
+) -> tuple[KeptFile | None, str]:
+    """The stored file, or None and why not."""
+    file, file_id = candidate.file, str(uuid.uuid4())
+    # No ending: where Open WebUI takes the type from this name, it must not be a page.
+    stored_name = f"{file_id}_run_code"
+    mark = {
+        "run": run_id,
+        "kind": candidate.kind,
+        "path": file.name,
+        "at": time.time(),
+    }
+    media = media_type(file.name)
+    try:
+        digest, start = await asyncio.to_thread(_look_into, file.content)
+        path = await asyncio.to_thread(write_bytes, file.content, stored_name)
+        name = download_name(file.name)
+        record = FileRecord(file_id, place.user_id, name, path, mark)
+        if await insert_record(record, media, file.size, digest) is None:
+            raise RuntimeError("the database did not take the record")
+    except Exception as error:  # a storage provider raises whatever it likes
+        _store_log.exception("a file of run %s could not be stored", run_id)
+        await asyncio.to_thread(delete_bytes, stored_name)
+        return None, _why_not(error)
+    start = start if can_preview(media) else b""
+    return (
+        KeptFile(file.name, file.size, file_id, candidate.kind, media, start),
+        "",
+    )
+
+
+def _whole_output(result: RunResult) -> list[OutputFile]:
+    """The output as a file; nothing when a part of it is lost."""
+    if result.full_output is not None:
+        return [result.full_output]
+    if result.output.omitted:
+        return []
+    data = str(result.output).encode("utf-8", "replace")
+    return [OutputFile(_OUTPUT_NAME, len(data), BytesIO(data))]
+
+
+def _look_into(content: IO[bytes]) -> tuple[str, bytes]:
+    """SHA-256 in hex and first bytes of a file, which is left at its start."""
+    content.seek(0)
+    start = content.read(_PREVIEW_BYTES)
+    digest = hashlib.sha256(start)
+    while chunk := content.read(_HASH_CHUNK):
+        digest.update(chunk)
+    content.seek(0)
+    return digest.hexdigest(), start
+
+
+def _why_not(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
+        return "the server's disk is full. Ask your administrator to make room"
+    return "the server could not store it. Ask your administrator to look at its log"
+
+
+def _archive_of(files: Sequence[OutputFile]) -> list[OutputFile]:
+    """One archive of all files when there are many, else nothing. A host without room for it
+    goes without."""
+    if len(files) <= ARCHIVE_ABOVE or not any(file.size for file in files):
+        return []
+    content = spooled_file()
+    try:
+        with zipfile.ZipFile(
+            content, "w", zipfile.ZIP_DEFLATED, compresslevel=1
+        ) as archive:
+            _fill_archive(archive, files)
+        size = content.tell()
+        content.seek(0)
+    except OSError:
+        _store_log.exception("an archive of files could not be made")
+        content.close()
+        return []
+    return [OutputFile(_ARCHIVE_NAME, size, content)]
+
+
+def _fill_archive(archive: zipfile.ZipFile, files: Sequence[OutputFile]) -> None:
+    taken: set[str] = set()
+    for file in files:
+        safe = "/".join(download_name(part) for part in file.name.split("/"))
+        name = unused_name(safe, taken)
+        taken.add(name)
+        file.content.seek(0)
+        with archive.open(name, "w", force_zip64=True) as member:
+            while chunk := file.content.read(_HASH_CHUNK):
+                member.write(chunk)
+        file.content.seek(0)
+
+
+# ===== end owui_plugin/file_store.py =====
+
 # ===== begin sandbox_core/admission.py =====
 
 """Who may start a run now, and who waits: an asyncio queue that holds no thread."""
@@ -7721,7 +8551,7 @@ def audit_record(
         ),
         "stdin_bytes": len(request.stdin),
         "files_in": len(request.files),
-        "bytes_in": sum(len(file.data) for file in request.files),
+        "bytes_in": sum(file.size for file in request.files),
         "stdout_bytes": _size(result.stdout),
         "stderr_bytes": _size(result.stderr),
         "files_out": len(result.files),
@@ -7828,6 +8658,7 @@ class _Runtime:
         cancel: CancelToken,
         on_wait: Told,
         on_start: Told,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
@@ -7837,7 +8668,9 @@ class _Runtime:
                 await on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
-            return await self._run_admitted(plain_request, user, cancel, on_start)
+            return await self._run_admitted(
+                plain_request, user, cancel, on_start, on_event
+            )
         except SandboxError as error:
             return _refused(run_id, str(error)).to_plain()
         except Exception:
@@ -7850,10 +8683,13 @@ class _Runtime:
         user: str,
         cancel: CancelToken,
         on_start: Told,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
             await on_start()
-            work = self._executor.submit(self._run_in_thread, plain_request, cancel)
+            work = self._executor.submit(
+                self._run_in_thread, plain_request, cancel, on_event
+            )
         except BaseException:
             self._admission.leave(user)
             raise
@@ -7862,10 +8698,13 @@ class _Runtime:
         return await asyncio.wrap_future(work)
 
     def _run_in_thread(
-        self, plain_request: dict[str, Any], cancel: CancelToken
+        self,
+        plain_request: dict[str, Any],
+        cancel: CancelToken,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         request = RunRequest.from_plain(plain_request)
-        result = self._backend.runner.run(request, cancel=cancel)
+        result = self._backend.runner.run(request, on_event, cancel)
         if self._backend.is_local:
             write_audit_line(audit_record(request, result))
         return result.to_plain()
@@ -7947,15 +8786,16 @@ def start_run(
     cancel: CancelToken,
     on_wait: Told,
     on_start: Told,
+    on_event: OnEvent | None = None,
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
     ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
-    run has to queue, ``on_start`` before it begins. A refusal comes as a result, with the
-    sentence in its message.
+    run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
+    A refusal comes as a result, with the sentence in its message.
     """
     runtime = _open_runtime(plugin, shared)
-    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start)
+    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start, on_event)
     task = keep_task(run)
     task.add_done_callback(lambda _: runtime.close_run())
     return RunTicket(request.run_id, task, cancel)
@@ -8002,6 +8842,83 @@ def claim(
 
 # ===== end owui_plugin/runtime.py =====
 
+# ===== begin owui_plugin/sandbox_links.py =====
+
+"""Links like ``sandbox:/mnt/data/chart.png`` in an answer, made to lead to the stored file.
+
+Models write them because they know a sandbox with that folder. A browser can do nothing with
+them. Pure functions.
+"""
+
+
+_WORK_LINK = re.compile(
+    r"(?P<start>!?\[[^\]\n]*\]\(\s*)"
+    r"(?P<target><?(?:sandbox:)?/mnt/data/(?:[^()\n]|\([^()\n]*\))*?)"
+    r'(?P<end>(?:\s+"[^"\n]*")?\s*\))'
+)
+_PREFIX = re.compile(r"^<?(?:sandbox:)?/mnt/data/")
+_FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})", re.MULTILINE)
+
+
+def resolve_links(markdown: str, addresses: Mapping[str, str]) -> str:
+    """The text with each link to a file of the work folder replaced by that file's address.
+
+    ``addresses``: by name in the work folder. Links to other files, and code blocks, stay.
+    """
+    if not addresses or "/mnt/data/" not in markdown:
+        return markdown
+    lines, mark = [], ""
+    for line in markdown.split("\n"):
+        fence = _FENCE.match(line)
+        if fence and not mark:
+            mark = fence["mark"]
+        elif fence and _closes(line, fence["mark"], mark):
+            mark = ""
+        elif not mark:
+            line = _WORK_LINK.sub(lambda link: _resolved(link, addresses), line)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def resolve_links_in_items(output: Any, addresses: Mapping[str, str]) -> Any:
+    """The ``output`` list of a message with such links of its answer resolved."""
+    if not isinstance(output, list):
+        return output
+    return [_with_resolved_links(item, addresses) for item in output]
+
+
+def _with_resolved_links(item: Any, addresses: Mapping[str, str]) -> Any:
+    if (
+        not isinstance(item, dict)
+        or item.get("type") != "message"
+        or is_result_item(item)
+        or not isinstance(item.get("content"), list)
+    ):
+        return item
+    parts = [
+        (
+            {**part, "text": resolve_links(part["text"], addresses)}
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+            else part
+        )
+        for part in item["content"]
+    ]
+    return {**item, "content": parts}
+
+
+def _closes(line: str, fence: str, mark: str) -> bool:
+    bare = not line.strip().strip(fence[0])
+    return bare and fence[0] == mark[0] and len(fence) >= len(mark)
+
+
+def _resolved(link: re.Match[str], addresses: Mapping[str, str]) -> str:
+    name = _PREFIX.sub("", link["target"]).removesuffix(">")
+    address = addresses.get(name) or addresses.get(unquote(name))
+    return f"{link['start']}{address}{link['end']}" if address else link[0]
+
+
+# ===== end owui_plugin/sandbox_links.py =====
+
 # ===== begin owui_plugin/presenter.py =====
 
 """Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
@@ -8039,6 +8956,7 @@ class Presenter:
         self._stored = stored
         self._shown_content = shown_content
         self._emitter = emitter
+        self._addresses: Mapping[str, str] = {}
 
     @property
     def _has_items(self) -> bool:
@@ -8050,14 +8968,26 @@ class Presenter:
             item = text_item(run_id, text)
             await add_item(self._chat_id, self._message_id, item, self._emitter)
 
+    async def show_preview(self, run_id: str, text: str) -> None:
+        """Replace the provisional text in the browser, and nowhere else."""
+        if self._has_items:
+            before = (self._stored or {}).get("output")
+            output = put_item(before, text_item(run_id, text))
+            await emit(self._emitter, "chat:completion", {"output": output})
+
     async def show_result(
-        self, run_id: str, text: str, status: dict[str, Any]
+        self,
+        run_id: str,
+        text: str,
+        status: dict[str, Any],
+        addresses: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Put up the result and the last status; gives what the action has to return to Open
-        WebUI."""
+        WebUI. ``addresses``: of files that links in the answer may mean."""
+        self._addresses = addresses or {}
         if not self._stored:
             await emit(self._emitter, "status", status)
-            content = self._shown_content + text
+            content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
         saved = await (self._show_item(item) if item else self._append(text))
@@ -8070,7 +9000,9 @@ class Presenter:
         return None
 
     async def _show_item(self, item: dict[str, Any]) -> bool:
-        if await add_item(self._chat_id, self._message_id, item, self._emitter):
+        if await add_item(
+            self._chat_id, self._message_id, item, self._emitter, self._addresses
+        ):
             return True
         output = put_item((self._stored or {}).get("output"), item)
         await emit(self._emitter, "chat:completion", {"output": output})
@@ -8094,6 +9026,7 @@ class Presenter:
         def change(message: dict[str, Any]) -> None:
             _forget_empty_error(message)
             if item:
+                _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
                 message["statusHistory"] = [*message["statusHistory"], status]
@@ -8113,19 +9046,46 @@ class Presenter:
 
 
 async def add_item(
-    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
+    chat_id: str,
+    message_id: str,
+    item: dict[str, Any],
+    emitter: Emitter | None,
+    addresses: Mapping[str, str] | None = None,
 ) -> bool:
     """Put an item into a stored message, in the place of the one with its id if there is
-    one, and show it. False when it could not be stored."""
+    one, and show it. ``addresses``: of files that links in the answer may mean. False when
+    it could not be stored."""
 
     def change(message: dict[str, Any]) -> None:
         _forget_empty_error(message)
+        _resolve_links_of(message, addresses or {})
         put_into_message(message, item)
 
     written = await edit_message(chat_id, message_id, change)
     if written is not None:
         await emit(emitter, "chat:completion", {"output": written["output"]})
     return written is not None
+
+
+async def resolve_message_links(
+    place: Place, addresses: Mapping[str, str], emitter: Emitter | None
+) -> None:
+    """Make the links of a stored answer lead to these files, if it has such links."""
+    message = await stored_message(place.chat_id, place.message_id)
+    before = (message or {}).get("output")
+    if resolve_links_in_items(before, addresses) == before:
+        return
+    written = await edit_message(
+        place.chat_id,
+        place.message_id,
+        lambda message: _resolve_links_of(message, addresses),
+    )
+    if written is not None:
+        await emit(emitter, "chat:completion", {"output": written["output"]})
+
+
+def _resolve_links_of(message: dict[str, Any], addresses: Mapping[str, str]) -> None:
+    message["output"] = resolve_links_in_items(message.get("output"), addresses)
 
 
 def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:
@@ -8390,6 +9350,526 @@ def _joins_on(language: Language, before: Step, code: str) -> bool:
 
 # ===== end owui_plugin/line_map.py =====
 
+# ===== begin owui_plugin/live_output.py =====
+
+"""The end of a program's output, shown while it runs."""
+
+
+_PREVIEW_CHARACTERS = 2048  # at most 4 KiB in any script that has two bytes a character
+_PAUSE_SECONDS = 0.5
+
+
+class LiveOutput:
+    """Collects what a run prints and shows its last 2048 characters, twice a second at most.
+
+    ``show`` is awaited with the text. A run that is over in half a second shows nothing here.
+    """
+
+    def __init__(self, show: Callable[[str], Awaitable[None]]) -> None:
+        self._show = show
+        self._tail = ""
+        self._shown = ""
+
+    def take(self, event: RunEvent) -> None:
+        """Take an event of the run. Called by the run's feed, in a thread of that."""
+        if event.kind == "text":
+            self._tail = (self._tail + event.text)[-_PREVIEW_CHARACTERS:]
+
+    async def run(self) -> None:
+        """Show what is new, for ever: cancel it when the run is over."""
+        while True:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            tail = self._tail
+            if tail != self._shown:
+                self._shown = tail
+                await self._show(_as_on_a_screen(tail))
+
+
+def _as_on_a_screen(text: str) -> str:
+    """Lines as they stand now: a carriage return begins the line anew."""
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+# ===== end owui_plugin/live_output.py =====
+
+# ===== begin owui_plugin/chat_files.py =====
+
+"""Which files belong to a chat up to a message, and under which names. Pure functions.
+
+These are the files that people attached to the messages of the branch, and those that runs
+under its messages made. A file that a run made takes the place of an older one of its name,
+as in a folder; two attached files of one name are two files, and the second is renamed.
+"""
+
+
+_FILE_ADDRESS = re.compile(r"(?:^|/api/v1/files/)([\w-]{1,64})(?:/content)?(?:\?.*)?$")
+_ATTACHMENTS = ("file", "image")
+_LONGEST_BRANCH = 10_000
+_MOST_NAMES = 20
+_MISSING_FILE = re.compile(r"No such file or directory|FileNotFoundError|ENOENT")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFile:
+    """A stored file and its name: the person's own, or the path in the work folder of the
+    run that made it (``made``)."""
+
+    file_id: str
+    name: str
+    made: bool = False
+
+
+def branch_to(messages: Mapping[str, Any], message_id: str) -> list[dict[str, Any]]:
+    """The messages from the first one to this one, by their parents, the oldest first."""
+    branch: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    current: Any = message_id
+    while isinstance(current, str) and current not in seen:
+        message = messages.get(current)
+        if not isinstance(message, dict) or len(branch) >= _LONGEST_BRANCH:
+            break
+        seen.add(current)
+        branch.append({**message, "id": current})
+        current = message.get("parentId")
+    return branch[::-1]
+
+
+def attached_files(message: Mapping[str, Any]) -> list[ChatFile]:
+    """The files that a person attached to a message: documents and images."""
+    entries = message.get("files")
+    if message.get("role") != "user" or not isinstance(entries, list):
+        return []
+    found = (_attached_file(entry) for entry in entries if isinstance(entry, dict))
+    return [file for file in found if file is not None]
+
+
+def _attached_file(entry: Mapping[str, Any]) -> ChatFile | None:
+    if entry.get("type") not in _ATTACHMENTS:
+        return None
+    address = _FILE_ADDRESS.search(str(entry.get("id") or entry.get("url") or ""))
+    if address is None:
+        return None
+    return ChatFile(address[1], str(entry.get("name") or ""))
+
+
+def has_run(message: Mapping[str, Any]) -> bool:
+    """Whether code was run under a message, or by it: only then can it have made files."""
+    history, output = message.get("statusHistory"), message.get("output")
+    return any(MARK in entry for entry in _dicts_in(history)) or any(
+        is_result_item(entry) for entry in _dicts_in(output)
+    )
+
+
+def _dicts_in(entries: Any) -> Iterable[dict[str, Any]]:
+    found = entries if isinstance(entries, list) else []
+    return (entry for entry in found if isinstance(entry, dict))
+
+
+def arrange_files(found: Sequence[ChatFile]) -> tuple[list[ChatFile], list[str]]:
+    """The files for the work folder, each name once, in the order given (the oldest first);
+    and a sentence for each file that had to be renamed."""
+    placed: dict[str, ChatFile] = {}
+    attached: set[str] = set()
+    notes = []
+    for file in found:
+        if file.made:
+            if is_input_name(file.name):  # else no program can have it under this name
+                _place_made(placed, file)
+        elif file.file_id not in attached:
+            attached.add(file.file_id)
+            own = work_name(file.name)
+            folders = {name.partition("/")[0] for name in placed}
+            name = unused_name(own, folders | placed.keys())
+            placed[name] = ChatFile(file.file_id, name)
+            if name != own:
+                notes.append(
+                    f"Another file is called “{own}” too; it is here as “{name}”."
+                )
+    return list(placed.values()), notes
+
+
+def _place_made(placed: dict[str, ChatFile], file: ChatFile) -> None:
+    """What the run found under this name, as a file or a folder, it has replaced."""
+    name = file.name
+    for other in list(placed):
+        if other.startswith(name + "/") or name.startswith(other + "/"):
+            del placed[other]
+    placed.pop(name, None)  # the newest comes last
+    placed[name] = file
+
+
+def work_folder_note(result: RunResult, names: Sequence[str]) -> str:
+    """What was in the work folder, after a run that missed a file; else empty."""
+    failed = result.outcome is Outcome.FAILED
+    if not failed or not _MISSING_FILE.search(str(result.output)[-8192:]):
+        return ""
+    if not names:
+        return "The work folder was empty at the start: this chat has no files."
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"In the work folder at the start: {shown}{more}."
+
+
+# ===== end owui_plugin/chat_files.py =====
+
+# ===== begin owui_plugin/file_intake.py =====
+
+"""The files of a chat on their way into a run: found, checked, opened."""
+
+
+_intake_log = logging.getLogger("run_code.file_intake")
+_FETCH_SECONDS = 60.0
+_FOLDER_PAGE = 4096
+_DELETED = "it was deleted"
+_FOREIGN = "it belongs to someone else"
+_UNREADABLE = "it could not be read"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesIn:
+    """What a run finds in its work folder, with the id of each stored file by its name, and a
+    sentence for each that is missing or renamed."""
+
+    files: tuple[InputFile, ...] = ()
+    ids: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the work folder, sorted."""
+        return sorted(file.name for file in self.files)
+
+    def close(self) -> None:
+        """The run has read them. Called when it is over."""
+        for file in self.files:
+            if file.content is not None:
+                file.content.close()
+
+
+async def files_for_run(
+    user_id: str,
+    chat_id: str,
+    message_id: str,
+    limits: Limits,
+    attached: Sequence[ChatFile] = (),
+) -> FilesIn:
+    """The files of a chat up to a message, opened for a run of this person.
+
+    ``attached``: files that a temporary chat, which is stored nowhere, says that it has. A
+    file that cannot be had is told of in the notes; nothing is raised for it.
+    """
+    try:
+        found = [*attached, *await _find_files(chat_id, message_id)]
+        records = await file_records({file.file_id for file in found})
+    except Exception:
+        _intake_log.exception("the files of a chat could not be looked up")
+        return FilesIn(notes=("The files of this chat could not be looked up.",))
+    usable, notes = _sort_out(found, records, user_id)
+    placed, renamed = arrange_files(usable)
+    opened, missing = await _open_files(placed, records, limits)
+    ids = {file.name: file.file_id for file in placed}
+    return FilesIn(tuple(opened), ids, (*notes, *renamed, *missing))
+
+
+async def _find_files(chat_id: str, message_id: str) -> list[ChatFile]:
+    """Attached and made files along the branch, the oldest first."""
+    found: list[ChatFile] = []
+    for message in branch_to(await chat_messages(chat_id), message_id):
+        found += attached_files(message)
+        if has_run(message) or message["id"] == message_id:
+            found += await _made_files(chat_id, message["id"])
+    return found
+
+
+async def _made_files(chat_id: str, message_id: str) -> list[ChatFile]:
+    records = await file_records(await message_file_ids(chat_id, message_id))
+    made = [record for record in records.values() if record.mark.get("kind") == "made"]
+    made.sort(key=lambda record: float(record.mark.get("at") or 0))
+    return [
+        ChatFile(record.file_id, str(record.mark.get("path") or record.name), made=True)
+        for record in made
+    ]
+
+
+def _sort_out(
+    found: Iterable[ChatFile], records: dict[str, FileRecord], user_id: str
+) -> tuple[list[ChatFile], list[str]]:
+    """The files that this person may use, and a sentence for each other one."""
+    usable, notes = [], []
+    for file in found:
+        record = records.get(file.file_id)
+        name = file.name or (record.name if record else "")
+        if record is None or record.user_id != user_id:
+            reason = _DELETED if record is None else _FOREIGN
+            notes.append(_missing_note(name, reason))
+        else:
+            usable.append(ChatFile(file.file_id, name, file.made))
+    return usable, notes
+
+
+async def _open_files(
+    placed: Sequence[ChatFile], records: dict[str, FileRecord], limits: Limits
+) -> tuple[list[InputFile], list[str]]:
+    """Opens the newest first, because they are what the question is about. A quarter of the
+    work folder stays free for the program."""
+    room = limits.work_mib * MIB * 3 // 4
+    files, notes = [], []
+    for file in reversed(placed):
+        try:
+            content = await asyncio.wait_for(
+                asyncio.to_thread(_open_stored, records[file.file_id].path),
+                _FETCH_SECONDS,
+            )
+        except Exception:  # a storage provider raises whatever it likes
+            _intake_log.warning("a file could not be read", exc_info=True)
+            notes.append(_missing_note(file.name, _UNREADABLE))
+            continue
+        taken = InputFile(file.name, content=content)
+        size = taken.size
+        needed = -(-size // _FOLDER_PAGE) * _FOLDER_PAGE
+        if needed > room:
+            content.close()
+            reason = f"there is no room in it for {size / MIB:.1f} MB"
+            notes.append(_missing_note(file.name, reason))
+            continue
+        room -= needed
+        files.append(taken)
+    return files, notes
+
+
+def _missing_note(name: str, reason: str) -> str:
+    return f"“{name}” is not in the work folder: {reason}."
+
+
+def _open_stored(path: str) -> IO[bytes]:
+    if not path:
+        raise FileNotFoundError("a file without a path")
+    local = local_path(path)
+    source = local.open("rb")
+    if local == Path(path):
+        return source
+    # A remote storage writes each download to the same place: the next one would overwrite
+    # the bytes under a run that still reads them.
+    with source:
+        copy = spooled_file()
+        shutil.copyfileobj(source, copy)
+    return copy
+
+
+# ===== end owui_plugin/file_intake.py =====
+
+# ===== begin owui_plugin/file_rendering.py =====
+
+"""The files of a run as Markdown: pictures, players, links, and the start of small texts.
+
+Open WebUI's Markdown makes a player of an HTML block ``<audio>`` or ``<video>`` whose content
+is the address. Every name is shown escaped, short in its middle, with its ending.
+"""
+
+
+_MOST_PICTURES = 12
+_MOST_PLAYERS = 3
+_MOST_LINKS = 30
+_MOST_NOT_KEPT = 10
+_MOST_PREVIEWS = 2
+_PREVIEWED_UP_TO = 4  # files; of more, the list is enough to read
+_PREVIEW_LINES = 15
+_PARTIAL = " from a run that did not finish, maybe incomplete"
+_ENDED = (Outcome.OK, Outcome.FAILED)
+_TITLES = {"output": "the whole output", "archive": "all files in one archive"}
+
+
+def file_address(file_id: str, download: bool = False) -> str:
+    """Where Open WebUI serves a stored file, to those who may read it."""
+    return f"/api/v1/files/{file_id}/content" + ("?attachment=true" if download else "")
+
+
+def size_text(size: int) -> str:
+    """A size for people: bytes, KB or MB (of 1024)."""
+    if size < 1024:
+        return f"{size} bytes" if size != 1 else "1 byte"
+    if size < 1 << 20:
+        return f"{size / 1024:.1f} KB"
+    return f"{size / (1 << 20):.1f} MB"
+
+
+def render_files(
+    kept: KeptFiles, skipped: Sequence[SkippedFile], outcome: Outcome
+) -> str:
+    """Markdown for what a run made; empty when that is nothing. ``skipped``: what the sandbox
+    did not hand over and the store did not take."""
+    if not kept.files and not skipped:
+        return ""
+    made = [file for file in kept.files if file.kind == "made"]
+    lines = [_image(file) for file in made if is_image(file.media)][:_MOST_PICTURES]
+    lines += _links(kept.files)
+    lines += _skipped_lines(skipped)
+    parts = [result_section(_files_heading(len(made), outcome), lines)]
+    parts += list(_players(made))[:_MOST_PLAYERS]
+    if len(made) <= _PREVIEWED_UP_TO:
+        parts += [_preview(file) for file in made if file.start][:_MOST_PREVIEWS]
+    return "\n".join(parts)
+
+
+def file_chips(kept: KeptFiles) -> list[dict[str, Any]]:
+    """The same files as entries of Open WebUI's ``files`` event, for a chat whose messages
+    are stored nowhere."""
+    return [_chip(file) for file in kept.files]
+
+
+def _chip(file: KeptFile) -> dict[str, Any]:
+    if is_image(file.media):
+        address = file_address(file.file_id)
+        return {"type": "image", "url": address, "name": short_name(file.name)}
+    return {
+        "type": "file",
+        "id": file.file_id,
+        "url": file.file_id,
+        "name": short_name(file.name),
+        "size": file.size,
+        "content_type": file.media,
+    }
+
+
+def _files_heading(count: int, outcome: Outcome) -> str:
+    if not count:
+        return "files"
+    heading = "1 file" if count == 1 else f"{count} files"
+    return heading if outcome in _ENDED else heading + _PARTIAL
+
+
+def _link_text(name: str) -> str:
+    """A link text must not hold square brackets, not even escaped ones: round ones do."""
+    return escape_markdown(short_name(name).replace("[", "(").replace("]", ")"))
+
+
+def _image(file: KeptFile) -> str:
+    return f"![{_link_text(file.name)}]({file_address(file.file_id)})"
+
+
+def _links(files: Sequence[KeptFile]) -> list[str]:
+    made = [file for file in files if file.kind == "made"]
+    others = [file for file in files if file.kind != "made"]
+    # With an archive at hand, nobody needs a hundred lines.
+    most = _MOST_LINKS if len(made) > ARCHIVE_ABOVE else len(made)
+    lines = [_link(file) for file in (*others, *made[:most])]
+    if len(made) > most:
+        lines.append(f"- and {len(made) - most} more, which are in the archive")
+    return lines
+
+
+def _link(file: KeptFile) -> str:
+    about = f": {_TITLES[file.kind]}" if file.kind in _TITLES else ""
+    address = file_address(file.file_id, download=True)
+    return f"- [{_link_text(file.name)}]({address}) · {size_text(file.size)}{about}"
+
+
+def _skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
+    """One line for each reason: a program may leave ten thousand things of a kind."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in skipped:
+        by_reason.setdefault(entry.reason, []).append(entry.name)
+    lines = [
+        f"- not kept: {_some_names(names)}{escape_markdown(reason)}"
+        for reason, names in by_reason.items()
+    ]
+    return lines[:_MOST_NOT_KEPT]
+
+
+def _some_names(names: Sequence[str]) -> str:
+    named = [escape_markdown(short_name(name, 40)) for name in names if name]
+    if not named:
+        return ""
+    shown = ", ".join(named[:_MOST_NOT_KEPT])
+    more = len(named) - _MOST_NOT_KEPT
+    return f"{shown} and {more} more: " if more > 0 else f"{shown}: "
+
+
+def _players(files: Iterable[KeptFile]) -> Iterable[str]:
+    for file in files:
+        tag = "audio" if is_audio(file.media) else "video"
+        if tag == "audio" or is_video(file.media):
+            yield f"\n<{tag}>\n{file_address(file.file_id)}\n</{tag}>\n"
+
+
+def _preview(file: KeptFile) -> str:
+    text = file.start.decode("utf-8", "ignore").removeprefix("\ufeff")
+    lines = text.splitlines(keepends=True)
+    cut = len(lines) > _PREVIEW_LINES or len(file.start) < file.size
+    shown = "".join(lines[:_PREVIEW_LINES]).rstrip("\n") + ("\n…" if cut else "")
+    start = ", its start" if cut else ""
+    return f"\n{_link_text(file.name)}{start}:\n\n{fenced(shown)}"
+
+
+# ===== end owui_plugin/file_rendering.py =====
+
+# ===== begin owui_plugin/run_files.py =====
+
+"""The files of one run, from the chat into the work folder and from there into the store."""
+
+
+class RunFiles:
+    """What one run finds and leaves, and how people and model are told of it. Used once by
+    the button and by the tool: bring_in, then keep, then the rest."""
+
+    def __init__(self, place: Place, quota: Quota) -> None:
+        self._place = place
+        self._quota = quota
+        self._found = FilesIn()
+        self._kept = KeptFiles()
+
+    async def bring_in(
+        self, limits: Limits, attached: Sequence[ChatFile] = ()
+    ) -> tuple[InputFile, ...]:
+        """The files of the chat for a request with these limits. Raises nothing: what is
+        missing is told in the notes."""
+        place = self._place
+        self._found = await files_for_run(
+            place.user_id, place.chat_id, place.message_id, limits, attached
+        )
+        return self._found.files
+
+    async def keep(self, result: RunResult, shown_bytes: int) -> RunResult:
+        """Store what the run made; returns the result with what was really stored.
+
+        ``shown_bytes``: how much of the output is shown; when it is longer, it is stored too.
+        """
+        self._found.close()
+        is_cut = result.output.omitted or _text_size(result) > shown_bytes
+        # In a task of its own: half a file must not be left when the caller is cancelled.
+        work = keep_files(self._place, result, self._quota, with_output=bool(is_cut))
+        self._kept = await keep_task(work)
+        return self._kept.applied_to(result)
+
+    def notes(self, result: RunResult) -> list[str]:
+        """Sentences for people and model: of files that are missing, renamed, or not there."""
+        missed = work_folder_note(result, self._found.names)
+        return [*self._found.notes, *([missed] if missed else [])]
+
+    def markdown(self, result: RunResult) -> str:
+        """The files as they are shown under the answer; empty when there are none."""
+        return render_files(self._kept, result.skipped, result.outcome)
+
+    @property
+    def chips(self) -> list[dict[str, Any]]:
+        """The stored files, for an event to the browser."""
+        return file_chips(self._kept)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each file that was there or was made can be fetched, by its name."""
+        ids = dict(self._found.ids)
+        ids |= {file.name: file.file_id for file in self._kept.files}
+        return {name: file_address(file_id) for name, file_id in ids.items()}
+
+
+def _text_size(result: RunResult) -> int:
+    return len(str(result.output).encode("utf-8", "replace"))
+
+
+# ===== end owui_plugin/run_files.py =====
+
 # ===== begin owui_plugin/action.py =====
 
 """The Run code button: an Action under every answer that runs the code in it."""
@@ -8523,8 +10003,14 @@ async def _run_blocks(
     notes: list[str],
 ) -> dict[str, Any] | None:
     steps, line_map = join_steps(chosen)
+    place = Place(click.user_id, click.chat_id, click.message_id)
+    files = RunFiles(place, settings.quota)
     request = RunRequest(
-        steps=steps, limits=settings.limits, user=click.user_id, chat=click.chat_id
+        steps=steps,
+        files=await files.bring_in(settings.limits),
+        limits=settings.limits,
+        user=click.user_id,
+        chat=click.chat_id,
     )
     run_id = request.run_id
     progress = Progress(click.emitter, label, run_id, settings.limits.seconds)
@@ -8536,22 +10022,36 @@ async def _run_blocks(
         click.emitter,
     )
     await presenter.show_running(run_id, running_text(label))
+    live = LiveOutput(
+        lambda preview: presenter.show_preview(run_id, running_text(label, preview))
+    )
     ticket = start_run(
         "function",
         settings.shared,
         request,
         click.user_id,
         cancel,
+        on_event=live.take,
         on_wait=progress.waiting,
         on_start=progress.running,
     )
+    watch = keep_task(live.run())
 
     async def finish(result: RunResult) -> dict[str, Any] | None:
+        watch.cancel()
         if result.failed_step is not None:
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)
-        text = render_for_chat(result, label, settings.shown_output_kb * 1024, notes)
-        return await presenter.show_result(run_id, text, progress.ended(result))
+        shown_bytes = settings.shown_output_kb * 1024
+        result = await files.keep(result, shown_bytes)
+        notes.extend(files.notes(result))
+        text = render_for_chat(result, label, shown_bytes, notes)
+        return await presenter.show_result(
+            run_id,
+            text + files.markdown(result),
+            progress.ended(result),
+            files.addresses,
+        )
 
     try:
         return await finish(await ticket.result())

@@ -12,19 +12,29 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     9149aaebdf58d7ea16b6f8c196c0c82fcb9fa627f28a0dd877d74b867d3e449f
+#     821a1dbebcae745d09a8addedc83d8e51d604472fd1caa0e4033ade299c2a66d
 #
 # The parts of this file, in their order:
+#     owui_plugin/file_names.py               Names of files: in the work folder, as a download, and shown.
+#     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
+#     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
+#     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     sandbox_core/errors.py                  Errors of the sandbox core.
 #     sandbox_core/limits.py                  The limits of one run: a validated value, and one record per limit for docs and valves.
+#     owui_plugin/quota.py                    How much a person may keep of what runs make: the arithmetic, and the lock around it.
+#     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
+#     owui_plugin/media_types.py              What a file is, told by its name: its MIME type, and how a chat can show it.
+#     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
+#     sandbox_core/models.py                  What goes into a run and what comes out of it.
+#     sandbox_core/spool.py                   The whole output of a run, on disk: what the head and the tail in memory leave out.
+#     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
+#     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
 #     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 #     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
 #     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
-#     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
-#     sandbox_core/models.py                  What goes into a run and what comes out of it.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
 #     sandbox_core/displays.py                What a run showed, on the host's side: figures, images and rich values, bounded.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
@@ -47,21 +57,24 @@ license: Apache-2.0
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
 #     sandbox_core/remote_runner.py           Runs requests by way of a codebox service: a runner like the local one, over HTTP.
 #     owui_plugin/backend.py                  Where the plugins' runs go: to a codebox service, or to a container engine of their own.
-#     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
-#     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
-#     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
-#     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
-#     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
 #     sandbox_core/audit.py                   One line of JSON for each run: who ran what, how it ended, and what it cost.
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
+#     owui_plugin/sandbox_links.py            Links like ``sandbox:/mnt/data/chart.png`` in an answer, made to lead to the stored file.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
+#     owui_plugin/after_turn.py               What a tool call leaves under the answer, when the turn that made the call is over.
+#     owui_plugin/chat_files.py               Which files belong to a chat up to a message, and under which names.
+#     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
+#     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
 #     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
 #     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
 #     sandbox_core/visible.py                 Text from a program with what hides or turns other text made visible.
 #     owui_plugin/render.py                   A run's result as Markdown for people, and how it is found again in a message.
 #     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
 #     owui_plugin/repeat_guard.py             Stops a model that makes the same failing call again and again.
+#     owui_plugin/file_intake.py              The files of a chat on their way into a run: found, checked, opened.
+#     owui_plugin/file_rendering.py           The files of a run as Markdown: pictures, players, links, and the start of small texts.
+#     owui_plugin/run_files.py                The files of one run, from the chat into the work folder and from there into the store.
 #     sandbox_core/call_input.py              What models put around the code that they pass to a tool, taken off again.
 #     sandbox_core/render_model.py            A run's result as short labelled text for a model, never longer than its budget.
 #     owui_plugin/tool.py                     The run_code tool: what a model calls to have its code run, and what it is told.
@@ -71,6 +84,8 @@ import asyncio
 import base64
 import binascii
 import codecs
+import errno
+import fcntl
 import hashlib
 import inspect
 import itertools
@@ -81,28 +96,405 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
+import unicodedata
+import uuid
+import zipfile
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
+from io import BytesIO
 from math import ceil
+from mimetypes import MimeTypes
 from pathlib import Path, PurePosixPath
 from signal import SIGKILL
 from threading import Lock
 from types import ModuleType
 from typing import Any, IO, Literal, NoReturn, Protocol, Self, cast
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+# ===== begin owui_plugin/file_names.py =====
+
+"""Names of files: in the work folder, as a download, and shown. Pure functions.
+
+A name from a program or a person is any text. In the work folder it stays what it is, as far
+as a file system takes it; a download gets a name that is safe on every computer.
+"""
+
+
+_LONGEST_BYTES = 255
+_LONGEST_DOWNLOAD = 200
+_LONGEST_SUFFIX = 20
+_FORBIDDEN = frozenset('<>:"/\\|?*')
+# Control characters, invisible ones, halves of characters, and ends of lines.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+_DOUBLE_SUFFIX = re.compile(r"\.tar\.\w{1,4}$", re.IGNORECASE)
+_UNNAMED = "file"
+
+
+def work_name(untrusted_name: str) -> str:
+    """The name that an attached file gets in the work folder: its own, without a path."""
+    last = untrusted_name.replace("\0", "").rpartition("/")[2]
+    name = last.encode("utf-8", "replace").decode()
+    if name in ("", ".", ".."):
+        return _UNNAMED
+    return _shortened(name, _LONGEST_BYTES)
+
+
+def unused_name(wanted: str, taken: set[str]) -> str:
+    """The wanted name, or the first of name_2, name_3, … that is not taken."""
+    candidate, number = wanted, 1
+    while candidate in taken:
+        number += 1
+        mark = f"_{number}"
+        stem, suffix = _split_suffix(_shortened(wanted, _LONGEST_BYTES - len(mark)))
+        candidate = f"{stem}{mark}{suffix}"
+    return candidate
+
+
+def download_name(untrusted_path: str) -> str:
+    """A name for a download: close to the file's own, and harmless everywhere."""
+    last = untrusted_path.rpartition("/")[2]
+    name = "".join("_" if _is_unsafe(character) else character for character in last)
+    name = name.rstrip(". ")
+    if not name or name[0] in ".- " or _DEVICE.match(name):
+        name = "_" + name
+    return _shortened(name, _LONGEST_DOWNLOAD).rstrip(". ")
+
+
+def short_name(name: str, most: int = 80) -> str:
+    """A name of at most ``most`` characters: what is cut is the middle, never the ending."""
+    if len(name) <= most:
+        return name
+    end = most // 3
+    return f"{name[: most - end - 1]}…{name[-end:]}"
+
+
+def _is_unsafe(character: str) -> bool:
+    return character in _FORBIDDEN or unicodedata.category(character) in _HIDDEN
+
+
+def _split_suffix(name: str) -> tuple[str, str]:
+    double = _DOUBLE_SUFFIX.search(name)
+    at = double.start() if double else name.rfind(".")
+    if at <= 0 or len(name[at:].encode("utf-8", "replace")) > _LONGEST_SUFFIX:
+        return name, ""
+    return name[:at], name[at:]
+
+
+def _shortened(name: str, most_bytes: int) -> str:
+    if len(name.encode("utf-8", "replace")) <= most_bytes:
+        return name
+    stem, suffix = _split_suffix(name)
+    room = most_bytes - len(suffix.encode("utf-8", "replace"))
+    return stem.encode("utf-8", "replace")[:room].decode("utf-8", "ignore") + suffix
+
+
+# ===== end owui_plugin/file_names.py =====
+
+# ===== begin owui_plugin/messages.py =====
+
+"""The model's own text in a stored or posted chat message, whatever its shape."""
+
+
+# Ids of the items that hold our results in a message's `output` list begin so.
+RESULT_ITEM_PREFIX = "msg_run_code_"
+
+
+def message_text(message: Any) -> str:
+    """The text that may hold code to run; empty when there is none. Takes anything.
+
+    A message with ``output`` items is what they say: the assistant's message items, without
+    reasoning, tool calls and our own results. Else ``content`` counts: a string, or parts.
+    """
+    if not isinstance(message, dict):
+        return ""
+    output = message.get("output")
+    if isinstance(output, list) and output:
+        texts = [
+            _parts_text(item.get("content")) for item in output if _is_answer(item)
+        ]
+        return "\n".join(text for text in texts if text)
+    return _parts_text(message.get("content"))
+
+
+def _is_answer(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.get("type") == "message"
+        and item.get("role", "assistant") == "assistant"
+        and not str(item.get("id", "")).startswith(RESULT_ITEM_PREFIX)
+    )
+
+
+def _parts_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = (
+        part if isinstance(part, str) else part.get("text")
+        for part in content
+        if isinstance(part, str)
+        or (isinstance(part, dict) and part.get("type") in ("text", "output_text"))
+    )
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+# ===== end owui_plugin/messages.py =====
+
+# ===== begin owui_plugin/output_items.py =====
+
+"""The items that we put into a message's ``output`` list. Pure functions on plain lists.
+
+Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
+Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
+known by its id. Status lines of ours have an extra key, our mark, by which a run that a
+restart cut off is found again.
+"""
+
+
+MARK = "run_code"
+
+
+def item_id(run_id: str) -> str:
+    """The id of the item that shows this run."""
+    return RESULT_ITEM_PREFIX + run_id
+
+
+def is_result_item(item: Any) -> bool:
+    """Whether an item of a message is one of ours."""
+    return isinstance(item, dict) and str(item.get("id", "")).startswith(
+        RESULT_ITEM_PREFIX
+    )
+
+
+def text_item(run_id: str, text: str) -> dict[str, Any]:
+    """A message item with Markdown text: what a run came to, or that it goes on."""
+    return {
+        "type": "message",
+        "id": item_id(run_id),
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+    }
+
+
+def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
+    """The mark of something unfinished: who works on it, and until when at the latest."""
+    return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
+
+
+def ended_mark() -> dict[str, Any]:
+    """The mark after which nothing is unfinished."""
+    return {"state": "ended"}
+
+
+def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
+    """The list with this item in the place of the one with its id, else at the end."""
+    items = list(output) if isinstance(output, list) else []
+    for index, entry in enumerate(items):
+        if isinstance(entry, dict) and entry.get("id") == item["id"]:
+            items[index] = item
+            return items
+    return [*items, item]
+
+
+def has_item(output: Any, item: dict[str, Any]) -> bool:
+    """Whether the list holds exactly this item."""
+    return isinstance(output, list) and item in output
+
+
+def unfinished_mark(status_history: Any) -> dict[str, Any] | None:
+    """Our mark in the last status of a message, if that one is still running."""
+    if not isinstance(status_history, list) or not status_history:
+        return None
+    last = status_history[-1]
+    mark = last.get(MARK) if isinstance(last, dict) else None
+    if isinstance(mark, dict) and mark.get("state") == "running":
+        return mark
+    return None
+
+
+# ===== end owui_plugin/output_items.py =====
+
+# ===== begin owui_plugin/host.py =====
+
+"""All that we ask of Open WebUI, each request behind one small function.
+
+Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
+(a self-test, a unit test) this module still loads. Calls are awaited only where they give
+something awaitable, because older versions have synchronous models.
+"""
+
+
+_host_log = logging.getLogger("run_code.host")
+_RECENT_SECONDS = 7 * 24 * 3600
+_TEMPORARY = ("local:", "channel:")
+
+Emitter = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMessage:
+    """A stored message that once had a run of ours, and its status lines, oldest first."""
+
+    chat_id: str
+    message_id: str
+    user_id: str
+    status_history: Any
+
+
+async def settle(value: Any) -> Any:
+    """The value, awaited if it has to be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_saved_chat(chat_id: Any) -> bool:
+    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
+    return (
+        isinstance(chat_id, str)
+        and bool(chat_id)
+        and not chat_id.startswith(_TEMPORARY)
+    )
+
+
+async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
+    """Send an event to the person's browser. A failure is no reason to lose a run."""
+    if emitter is None:
+        return
+    try:
+        await settle(emitter({"type": kind, "data": data}))
+    except Exception:
+        _host_log.exception("an event of kind %s could not be sent", kind)
+
+
+async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
+    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
+    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
+        return None
+    try:
+        from open_webui.models.chats import Chats
+
+        message = await settle(
+            Chats.get_message_by_id_and_message_id(chat_id, message_id)
+        )
+    except Exception:
+        _host_log.exception("a message could not be read")
+        return None
+    return message if isinstance(message, dict) else None
+
+
+async def edit_message(
+    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """Change a stored message in place; returns a copy of what was written, None if it failed.
+
+    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
+    """
+    try:
+        from open_webui.models.chats import Chats
+
+        if hasattr(Chats, "edit_message_output"):
+            async with Chats.edit_message_output(chat_id, message_id) as message:
+                if message is None:
+                    return None
+                change(message)
+                return dict(deepcopy(message))
+        message = await stored_message(chat_id, message_id)
+        if message is None:
+            return None
+        change(message)
+        written = await settle(
+            Chats.upsert_message_to_chat_by_id_and_message_id(
+                chat_id, message_id, message
+            )
+        )
+        return None if written is None else dict(deepcopy(message))
+    except Exception:
+        _host_log.exception("a message could not be changed")
+        return None
+
+
+def plain_content(output: list[Any], otherwise: str) -> str:
+    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
+    try:
+        from open_webui.utils.misc import get_output_text
+    except ImportError:
+        return otherwise
+    return str(get_output_text(output))
+
+
+async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
+    """An emitter without a request, which writes nothing itself; None where there is none."""
+    try:
+        from open_webui.socket.main import get_event_emitter
+
+        request = {
+            "user_id": user_id,
+            "chat_id": chat_id,
+            "message_id": message_id,
+            "session_id": "",
+        }
+        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
+    except Exception:
+        _host_log.exception("no emitter for a message")
+        return None
+    return emitter
+
+
+async def messages_with_marks() -> list[MarkedMessage]:
+    """Recent messages with a mark of ours in their status, of runs that have ended and of
+    others. Empty where this version of Open WebUI keeps no table of messages."""
+    try:
+        from open_webui.internal.db import get_async_db_context
+        from open_webui.models.chat_messages import ChatMessage
+        from sqlalchemy import String, cast, select
+
+        query = (
+            select(
+                ChatMessage.chat_id,
+                ChatMessage.id,
+                ChatMessage.user_id,
+                ChatMessage.status_history,
+            )
+            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
+            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
+        )
+        async with get_async_db_context() as database:
+            rows = (await database.execute(query)).all()
+    except Exception:
+        _host_log.exception("unfinished runs could not be looked for")
+        return []
+    return [
+        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
+        for chat, row, user, history in rows
+    ]
+
+
+# ===== end owui_plugin/host.py =====
 
 # ===== begin sandbox_core/errors.py =====
 
@@ -300,6 +692,1222 @@ _LIMIT_RECORDS = tuple(
 )
 
 # ===== end sandbox_core/limits.py =====
+
+# ===== begin owui_plugin/quota.py =====
+
+"""How much a person may keep of what runs make: the arithmetic, and the lock around it.
+
+The arithmetic is pure. The lock is a file in Open WebUI's data folder, so that two workers
+of one server cannot both take the last free place.
+"""
+
+
+_LOCK_FOLDER = "run-code-locks"
+_STRIPES = 64  # lock files in all; people who share one only wait for each other
+_LOCK_SECONDS = 30.0
+_LOCK_POLL_SECONDS = 0.05
+_FREE_SPACE = (
+    "To free space, delete files in Settings → Data Controls → Manage Files, or ask your "
+    "administrator for more"
+)
+
+
+class StoreBusy(SandboxError):
+    """Another run of the same person is storing files, and does not come to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What may be kept: megabytes of one run; files and megabytes of a person in all."""
+
+    run_mb: int
+    user_files: int
+    user_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a person keeps already: number of files, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+def refusals(sizes: Sequence[int], usage: Usage, quota: Quota) -> list[str]:
+    """For each file in order: why it cannot be kept; empty when it can.
+
+    ``sizes`` in bytes. A file that is refused takes nothing from those after it.
+    """
+    kept_files, kept_bytes, answers = 0, 0, []
+    for size in sizes:
+        reason = _reason_against_keeping(
+            size, Usage(usage.files + kept_files, usage.bytes), kept_bytes, quota
+        )
+        answers.append(reason)
+        if not reason:
+            kept_files += 1
+            kept_bytes += size
+    return answers
+
+
+def _reason_against_keeping(
+    size: int, usage: Usage, run_bytes: int, quota: Quota
+) -> str:
+    if run_bytes + size > quota.run_mb * MIB:
+        return f"the files of one run may take {quota.run_mb} MB in all"
+    if usage.files >= quota.user_files:
+        return f"you keep {usage.files} of {quota.user_files} files from runs. {_FREE_SPACE}"
+    if usage.bytes + run_bytes + size > quota.user_mb * MIB:
+        used = (usage.bytes + run_bytes) / MIB
+        return (
+            f"your files from runs take {used:.1f} of {quota.user_mb} MB, and this one "
+            f"needs {size / MIB:.1f} MB. {_FREE_SPACE}"
+        )
+    return ""
+
+
+@asynccontextmanager
+async def storage_lock(data_folder: Path, user_id: str) -> AsyncIterator[None]:
+    """Hold a person's lock, over all workers of this server. It holds no thread while it
+    waits. Raises StoreBusy after 30 s, OSError when the data folder cannot be written.
+    """
+    folder = data_folder / _LOCK_FOLDER
+    folder.mkdir(exist_ok=True)
+    stripe = int(hashlib.sha256(user_id.encode()).hexdigest(), 16) % _STRIPES
+    descriptor = os.open(folder / f"{stripe}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        await _lock_file(descriptor)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks it
+
+
+async def _lock_file(descriptor: int) -> None:
+    end = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise StoreBusy("Other files are being stored. Run it again.") from None
+            await asyncio.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return
+
+
+# ===== end owui_plugin/quota.py =====
+
+# ===== begin owui_plugin/host_files.py =====
+
+"""What we ask of Open WebUI's file store, each request behind one small function.
+
+Verified with Open WebUI 0.12.4, like the host module. Nothing here decides anything; whatever
+Open WebUI or its storage provider raises is passed on. Functions that are not ``async`` block.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A file of Open WebUI. ``path`` is the storage's own. ``mark`` is our note on a file that
+    a run made, else empty."""
+
+    file_id: str
+    user_id: str
+    name: str
+    path: str
+    mark: dict[str, Any]
+
+
+async def chat_messages(chat_id: str) -> dict[str, Any]:
+    """The messages of a stored chat by id; empty for a temporary one."""
+    if not is_saved_chat(chat_id):
+        return {}
+    from open_webui.models.chats import Chats
+
+    return await settle(Chats.get_messages_map_by_chat_id(chat_id)) or {}
+
+
+async def message_file_ids(chat_id: str, message_id: str) -> list[str]:
+    """Ids of the files that are linked to a message of a chat; none in versions of Open WebUI
+    that know no such links."""
+    from open_webui.models.chats import Chats
+
+    if not hasattr(Chats, "get_chat_files_by_chat_id_and_message_id"):
+        return []
+    links = await settle(
+        Chats.get_chat_files_by_chat_id_and_message_id(chat_id, message_id)
+    )
+    return [link.file_id for link in links]
+
+
+async def link_to_chat(
+    chat_id: str, message_id: str, file_ids: list[str], user_id: str
+) -> None:
+    """Link files to a message: whoever may read the shared chat may then read them."""
+    from open_webui.models.chats import Chats
+
+    if is_saved_chat(chat_id) and hasattr(Chats, "insert_chat_files"):
+        await settle(Chats.insert_chat_files(chat_id, message_id, file_ids, user_id))
+
+
+async def file_records(file_ids: Iterable[str]) -> dict[str, FileRecord]:
+    """The files among these that exist, by id."""
+    wanted = list(file_ids)
+    if not wanted:
+        return {}
+    from open_webui.models.files import Files
+
+    found = await settle(Files.get_files_by_ids(wanted))
+    return {file.id: _record_of(file) for file in found}
+
+
+def _record_of(file: Any) -> FileRecord:
+    meta = file.meta if isinstance(file.meta, dict) else {}
+    mark = meta.get(MARK)
+    return FileRecord(
+        file.id,
+        str(file.user_id),
+        str(meta.get("name") or file.filename),
+        str(file.path or ""),
+        mark if isinstance(mark, dict) else {},
+    )
+
+
+async def insert_record(
+    record: FileRecord, kind: str, size: int, digest: str
+) -> FileRecord | None:
+    """Make a stored file one of its user's files. ``kind`` is its MIME type, ``size`` in
+    bytes, ``digest`` the SHA-256 in hex. None when the database did not take it."""
+    from open_webui.models.files import FileForm, Files
+
+    meta = {
+        "name": record.name,
+        "content_type": kind,
+        "size": size,
+        MARK: record.mark,
+    }
+    form = FileForm(
+        id=record.file_id,
+        hash=digest,
+        filename=record.name,
+        path=record.path,
+        # Nothing waits to be read into the search index.
+        data={"status": "completed"},
+        meta=meta,
+    )
+    return record if await settle(Files.insert_new_file(record.user_id, form)) else None
+
+
+async def usage_of(user_id: str) -> Usage:
+    """What a person keeps of files that runs made."""
+    from open_webui.internal.db import get_async_db_context
+    from open_webui.models.files import File
+    from sqlalchemy import String, cast, select
+
+    query = (
+        select(File.meta)
+        .where(File.user_id == user_id)
+        .where(cast(File.meta, String).like(f'%"{MARK}"%'))
+    )
+    async with get_async_db_context() as database:
+        metas = (await database.execute(query)).scalars().all()
+    sizes = [int(meta.get("size") or 0) for meta in metas if isinstance(meta, dict)]
+    return Usage(len(sizes), sum(sizes))
+
+
+def local_path(path: str) -> Path:
+    """A local file with the bytes at a path of the storage, which may have to be fetched."""
+    from open_webui.storage.provider import Storage
+
+    return Path(Storage.get_file(path))
+
+
+def write_bytes(content: IO[bytes], name: str) -> str:
+    """Store the bytes of an open file under a name of our own; returns the storage's path."""
+    from open_webui.storage.provider import Storage
+
+    return str(Storage.upload_file(content, name, {})[1])
+
+
+def delete_bytes(name: str) -> None:
+    """Remove what write_bytes left on this server under this name, if anything."""
+    from open_webui.config import UPLOAD_DIR
+
+    (Path(UPLOAD_DIR) / name).unlink(missing_ok=True)
+
+
+def data_folder() -> Path:
+    """Open WebUI's data folder, which all its workers on this server share."""
+    from open_webui.env import DATA_DIR
+
+    return Path(DATA_DIR)
+
+
+# ===== end owui_plugin/host_files.py =====
+
+# ===== begin owui_plugin/media_types.py =====
+
+"""What a file is, told by its name: its MIME type, and how a chat can show it.
+
+Only the name counts. Open WebUI serves everything but plain text and PDF as a download, so
+that a page or a drawing from a sandbox never runs as a page of Open WebUI; a picture shown
+by an ``<img>`` runs no script whatever it holds.
+"""
+
+
+_ANYTHING = "application/octet-stream"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_MORE_TYPES = {
+    ".avif": "image/avif",
+    ".docx": f"{_OFFICE}wordprocessingml.document",
+    ".flac": "audio/flac",
+    ".ipynb": "application/x-ipynb+json",
+    ".jsonl": "application/jsonl",
+    ".log": "text/plain",
+    ".m4a": "audio/mp4",
+    ".md": "text/markdown",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".parquet": "application/vnd.apache.parquet",
+    ".pptx": f"{_OFFICE}presentationml.presentation",
+    ".toml": "application/toml",
+    ".wav": "audio/wav",
+    ".webp": "image/webp",
+    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+_PACKED = {
+    "gzip": "application/gzip",
+    "bzip2": "application/x-bzip2",
+    "xz": "application/x-xz",
+}
+_PICTURES = frozenset(
+    f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml", "bmp")
+)
+_READABLE = frozenset(
+    {
+        "text/plain",
+        "text/csv",
+        "text/tab-separated-values",
+        "text/markdown",
+        "application/json",
+        "application/jsonl",
+    }
+)
+
+
+def _known_types() -> MimeTypes:
+    types = MimeTypes()  # the library's own table, without the machine's files
+    for suffix, kind in _MORE_TYPES.items():
+        types.add_type(kind, suffix)
+    return types
+
+
+_TYPES = _known_types()
+
+
+def media_type(name: str) -> str:
+    """The MIME type of a file of this name; ``application/octet-stream`` when unknown."""
+    # A name is no URL: guess_type would cut it at a colon or a question mark.
+    suffixed = "file." + ".".join(name.rpartition("/")[2].split(".")[1:][-2:])
+    kind, packing = _TYPES.guess_type(suffixed.replace(":", "_"))
+    if packing:
+        return _PACKED.get(packing, _ANYTHING)
+    return kind or _ANYTHING
+
+
+def is_image(kind: str) -> bool:
+    """Whether browsers show this type as a picture."""
+    return kind in _PICTURES
+
+
+def is_audio(kind: str) -> bool:
+    """Whether this type is sound."""
+    return kind.startswith("audio/")
+
+
+def is_video(kind: str) -> bool:
+    """Whether this type is video."""
+    return kind.startswith("video/")
+
+
+def can_preview(kind: str) -> bool:
+    """Whether the start of such a file tells a reader something."""
+    return kind in _READABLE
+
+
+# ===== end owui_plugin/media_types.py =====
+
+# ===== begin sandbox_core/outcome.py =====
+
+"""How a run ended: one enum, and the pure decision from what was observed."""
+
+
+class Outcome(StrEnum):
+    """The one word for how a run ended, in order of precedence."""
+
+    SANDBOX_ERROR = "sandbox_error"
+    CANCELLED = "cancelled"
+    MEMORY_LIMIT = "memory_limit"
+    TIMEOUT = "timeout"
+    OUTPUT_LIMIT = "output_limit"
+    PROCESS_LIMIT = "process_limit"
+    DISK_LIMIT = "disk_limit"
+    FAILED = "failed"
+    OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What guest, host and engine saw of one run. Says nothing yet about what it means.
+
+    ``done``: the guest told its end in full. ``oom``: the engine's out-of-memory flag, which
+    is evidence and not a verdict: its killer may have taken one process and left the rest.
+    ``exit_code`` and ``signal`` are those of the step that ended the run; at most one is set.
+    """
+
+    error: str = ""
+    cancelled: bool = False
+    done: bool = False
+    exit_code: int | None = None
+    signal: int | None = None
+    oom: bool = False
+    memory_killed: bool = False
+    timed_out: bool = False
+    output_capped: bool = False
+    processes_killed: bool = False
+    processes_full: bool = False
+    disk_full: bool = False
+
+
+def classify(seen: Evidence) -> Outcome:
+    """The outcome of a run from its evidence; a table in the tests pins every row.
+
+    A wall that was touched by a program which then ended with 0 is a note, not an outcome.
+    """
+    succeeded = seen.done and seen.exit_code == 0
+    rows = (
+        (bool(seen.error), Outcome.SANDBOX_ERROR),
+        (seen.cancelled, Outcome.CANCELLED),
+        (seen.memory_killed or _oom_ended_it(seen), Outcome.MEMORY_LIMIT),
+        (seen.timed_out, Outcome.TIMEOUT),
+        (seen.output_capped, Outcome.OUTPUT_LIMIT),
+        (seen.processes_killed, Outcome.PROCESS_LIMIT),
+        (seen.processes_full and not succeeded, Outcome.PROCESS_LIMIT),
+        (seen.disk_full and not succeeded, Outcome.DISK_LIMIT),
+        (not seen.done, Outcome.SANDBOX_ERROR),
+        (not succeeded, Outcome.FAILED),
+    )
+    return next((outcome for holds, outcome in rows if holds), Outcome.OK)
+
+
+def _oom_ended_it(seen: Evidence) -> bool:
+    killed_one = seen.signal == signal.SIGKILL or seen.exit_code == 1
+    return seen.oom and (not seen.done or killed_one)
+
+
+def describe_outcome(outcome: Outcome, seen: Evidence, limits: Limits) -> str:
+    """One plain sentence for people and models; empty when all went well."""
+    if outcome is Outcome.FAILED:
+        return _describe_failure(seen)
+    sentences = {
+        Outcome.OK: "",
+        Outcome.SANDBOX_ERROR: seen.error
+        or "The sandbox ended unexpectedly. Try again; if it stays, tell your administrator.",
+        Outcome.CANCELLED: "The run was stopped on request.",
+        Outcome.MEMORY_LIMIT: (
+            f"The program was stopped: it used more than the memory limit of "
+            f"{limits.memory_mib} MB."
+        ),
+        Outcome.TIMEOUT: (
+            f"The program was stopped after {limits.seconds:g} s, the time limit (timeout)."
+        ),
+        Outcome.OUTPUT_LIMIT: (
+            f"The program was stopped: it printed more than the output limit of "
+            f"{limits.output_mib} MB."
+        ),
+        Outcome.PROCESS_LIMIT: (
+            f"The program ran into the process limit of {limits.processes} processes and "
+            f"threads."
+        ),
+        Outcome.DISK_LIMIT: (
+            f"The program ran out of disk space: the disk limit is {limits.work_mib} MB in "
+            f"the work folder and {limits.tmp_mib} MB in /tmp."
+        ),
+    }
+    return sentences[outcome]
+
+
+def _describe_failure(seen: Evidence) -> str:
+    if seen.signal is not None:
+        name = signal_name(seen.signal)
+        return f"The program was killed by signal {seen.signal} ({name})."
+    if seen.exit_code is None:
+        return "The program failed."
+    return f"The program failed with exit code {seen.exit_code}."
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` for 11; ``signal 99`` for a number without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ===== end sandbox_core/outcome.py =====
+
+# ===== begin sandbox_core/models.py =====
+
+"""What goes into a run and what comes out of it. Values only: no engine, no I/O.
+
+``to_plain`` / ``from_plain`` give and take dicts of JSON-like values (plus bytes and open
+files), because two copies of this module may meet in one process: each pasted plugin holds
+its own, and only plain values may cross between them.
+"""
+
+
+_PIECE_BYTES = 1 << 20
+
+
+def new_run_id() -> str:
+    """A fresh id of 16 hex digits for one run."""
+    return secrets.token_hex(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One program of a run: a language name or alias, and its source text."""
+
+    language: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file placed in the work folder: a relative name and its whole content, which is
+    ``data``, or that of an open file (seekable, at most one run reads it)."""
+
+    name: str
+    data: bytes = b""
+    content: IO[bytes] | None = None
+
+    @property
+    def size(self) -> int:
+        """Length of the content in bytes. Raises InvalidRequest for an unreadable file."""
+        if self.content is None:
+            return len(self.data)
+        with _reading(self.name):
+            return self.content.seek(0, 2)
+
+    def chunks(self, most: int) -> Iterator[bytes | memoryview]:
+        """The content in pieces of at most ``most`` bytes; never whole in memory when it is a
+        file. Raises InvalidRequest when that cannot be read."""
+        if self.content is None:
+            view = memoryview(self.data)
+            yield from (
+                view[start : start + most] for start in range(0, len(view), most)
+            )
+            return
+        with _reading(self.name):
+            self.content.seek(0)
+            while chunk := self.content.read(most):
+                yield chunk
+
+    def whole(self) -> bytes:
+        """All of the content at once. Raises InvalidRequest when it cannot be read."""
+        return b"".join(self.chunks(_PIECE_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
+
+    ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
+    the sandbox, and its labels do not name them.
+    """
+
+    steps: tuple[Step, ...]
+    files: tuple[InputFile, ...] = ()
+    stdin: bytes = b""
+    limits: Limits = field(default_factory=Limits)
+    run_id: str = field(default_factory=new_run_id)
+    user: str = ""
+    chat: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise InvalidRequest("There is no code to run.")
+
+    def to_plain(self) -> dict[str, Any]:
+        """This request as plain values (and open files); the inverse of from_plain."""
+        return {
+            "steps": [asdict(step) for step in self.steps],
+            "files": [_shallow_plain(file) for file in self.files],
+            "stdin": self.stdin,
+            "limits": asdict(self.limits),
+            "run_id": self.run_id,
+            "user": self.user,
+            "chat": self.chat,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """A request from what to_plain gave. Raises InvalidRequest as the constructors do."""
+        return cls(
+            steps=tuple(Step(**step) for step in plain["steps"]),
+            files=tuple(InputFile(**file) for file in plain["files"]),
+            stdin=plain["stdin"],
+            limits=Limits(**plain["limits"]),
+            run_id=plain["run_id"],
+            user=plain["user"],
+            chat=plain["chat"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptText:
+    """Cleaned text of which, when it was long, only the head and the tail were kept.
+
+    ``omitted`` counts the UTF-8 bytes left out between ``head`` and ``tail``.
+    """
+
+    head: str = ""
+    tail: str = ""
+    omitted: int = 0
+
+    def __str__(self) -> str:
+        if not self.omitted:
+            return self.head + self.tail
+        return f"{self.head}\n[… {self.omitted} bytes left out …]\n{self.tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened while a run was under way.
+
+    ``kind`` is ``started`` (a step's program runs) or ``text`` (cleaned output of ``stream``,
+    ``stdout`` or ``stderr``; a carriage return in it means: the current line starts anew).
+    """
+
+    kind: str
+    step: int = 0
+    stream: str = ""
+    text: str = ""
+
+
+OnEvent = Callable[[RunEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A regular file that the run made or changed. ``content`` is an unlinked temporary file,
+    positioned at its start; it is gone when closed. ``size`` is in bytes."""
+
+    name: str
+    size: int
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """A figure, an image or a rich value that the run showed; not a file of its work folder.
+
+    ``mime_type`` is one of ours, ``name`` is made by us and no file of the run has it.
+    ``content`` and ``size`` are as in OutputFile, and as untrusted.
+    """
+
+    mime_type: str
+    name: str
+    size: int
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """Something in the work folder that was not brought back, and the reason in words."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
+
+    ``output`` holds stdout and stderr in the order in which the guest saw them, and
+    ``full_output`` the same as a file, up to the limits of output and of one file.
+    ``displays`` come in the order in which they were shown.
+    ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
+    ``failed_step`` is the index of the step that ended the run early.
+    ``evidence`` names what really ran it (kernel text, engine, image), for logs and doctors.
+    """
+
+    run_id: str
+    outcome: Outcome
+    message: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: KeptText = KeptText()
+    stderr: KeptText = KeptText()
+    output: KeptText = KeptText()
+    value: str | None = None
+    files: tuple[OutputFile, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
+    displays: tuple[Display, ...] = ()
+    full_output: OutputFile | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    total_seconds: float = 0.0
+    failed_step: int | None = None
+    evidence: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shell_exit_code(self) -> int | None:
+        """Exit status as a shell tells it: 128 + signal for a killed program."""
+        return self.exit_code if self.signal is None else 128 + self.signal
+
+    @property
+    def contents(self) -> tuple[Display | OutputFile, ...]:
+        """All that has to be read or closed: what was shown, then the files."""
+        return (*self.displays, *self.files)
+
+    def to_plain(self) -> dict[str, Any]:
+        """This result as plain values (and open files); the inverse of from_plain."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain["outcome"] = str(self.outcome)
+        for name in ("stdout", "stderr", "output"):
+            plain[name] = asdict(plain[name])
+        plain["files"] = [_shallow_plain(file) for file in self.files]
+        plain["displays"] = [_shallow_plain(entry) for entry in self.displays]
+        if self.full_output is not None:
+            plain["full_output"] = _shallow_plain(self.full_output)
+        plain["skipped"] = [asdict(entry) for entry in self.skipped]
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """A result from what to_plain gave."""
+        values = dict(plain)
+        values["outcome"] = Outcome(plain["outcome"])
+        for name in ("stdout", "stderr", "output"):
+            values[name] = KeptText(**plain[name])
+        values["files"] = tuple(OutputFile(**file) for file in plain["files"])
+        values["displays"] = tuple(Display(**entry) for entry in plain["displays"])
+        if plain["full_output"] is not None:
+            values["full_output"] = OutputFile(**plain["full_output"])
+        values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
+        return cls(**values)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a closed file is a ValueError
+        raise InvalidRequest(
+            f"The file “{name[:80]}” could not be read. Run it again without the file.",
+            detail=repr(error),
+        ) from error
+
+
+def _shallow_plain(value: InputFile | OutputFile | Display) -> dict[str, Any]:
+    """The fields by name; an open file cannot be copied, as asdict would."""
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+# ===== end sandbox_core/models.py =====
+
+# ===== begin sandbox_core/spool.py =====
+
+"""The whole output of a run, on disk: what the head and the tail in memory leave out."""
+
+
+_IN_MEMORY = 1 << 16
+_SPOOLED_NAME = "full-output.txt"
+
+
+def spooled_file() -> IO[bytes]:
+    """An unlinked temporary file that stays in memory while it has at most 64 KiB."""
+    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
+
+
+class OutputSpool:
+    """Takes cleaned text as it comes and keeps it in an unlinked temporary file.
+
+    At most ``cap_bytes`` of UTF-8; the rest is dropped, and the file says so at its end. A
+    host without room for it loses the file and nothing else.
+    """
+
+    def __init__(self, cap_bytes: int) -> None:
+        self._left = cap_bytes
+        self._size = 0
+        self._cut = False
+        self._content: IO[bytes] | None = spooled_file()
+
+    def add(self, text: str) -> None:
+        """Append a text, as far as there is room. Called for each piece of output."""
+        data = text.encode("utf-8", "replace")
+        if len(data) > self._left:
+            data = data[: self._left].decode("utf-8", "ignore").encode()
+            self._left = len(data)
+            self._cut = True
+        self._left -= len(data)
+        self._write(data)
+
+    def finish(self) -> OutputFile | None:
+        """The file, positioned at its start; None when it is empty or could not be kept."""
+        if self._cut:
+            self._write("\n[… the rest was not kept …]\n".encode())
+        content = self._content
+        if content is None or not self._size:
+            return None
+        try:
+            content.seek(0)
+        except OSError:
+            return None
+        return OutputFile(_SPOOLED_NAME, self._size, content)
+
+    def _write(self, data: bytes) -> None:
+        if self._content is None:
+            return
+        try:
+            self._content.write(data)
+            self._size += len(data)
+        except OSError:
+            self._content.close()
+            self._content = None
+
+
+# ===== end sandbox_core/spool.py =====
+
+# ===== begin owui_plugin/file_store.py =====
+
+"""What a run made, kept as files of the person in Open WebUI's own store."""
+
+
+ARCHIVE_ABOVE = 10  # files of one run; more are offered in a ZIP archive too
+_ARCHIVE_NAME = "files.zip"
+_OUTPUT_NAME = "full-output.txt"
+_PREVIEW_BYTES = 2048
+_HASH_CHUNK = 1 << 20
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+_EMPTY = "empty"
+
+_store_log = logging.getLogger("run_code.file_store")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose files they are, and the message that they belong to."""
+
+    user_id: str
+    chat_id: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A stored file. ``kind``: ``made`` by the program, its whole ``output``, or an
+    ``archive`` of all; ``start`` is the first of its text, if it is one worth showing.
+    """
+
+    name: str
+    size: int
+    file_id: str
+    kind: str
+    media: str
+    start: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """What was stored of a run, and what was not."""
+
+    files: tuple[KeptFile, ...] = ()
+    refused: tuple[SkippedFile, ...] = ()
+
+    def applied_to(self, result: RunResult) -> RunResult:
+        """The result with the files that are really there."""
+        made = {file.name for file in self.files if file.kind == "made"}
+        files = tuple(file for file in result.files if file.name in made)
+        return replace(result, files=files, skipped=(*result.skipped, *self.refused))
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    file: OutputFile
+    kind: str
+
+
+async def keep_files(
+    place: Place, result: RunResult, quota: Quota, with_output: bool
+) -> KeptFiles:
+    """Store the files of a run for a person, as far as the quota goes; never raises for what
+    the store does. ``with_output``: the whole output too, because the chat shows a part.
+    """
+    empty = [SkippedFile(file.name, _EMPTY) for file in result.files if not file.size]
+    candidates = [_Candidate(file, "made") for file in result.files if file.size]
+    if with_output:
+        candidates += [_Candidate(file, "output") for file in _whole_output(result)]
+    archive = await asyncio.to_thread(_archive_of, result.files)
+    candidates += [_Candidate(file, "archive") for file in archive]
+    if not candidates:
+        return KeptFiles(refused=tuple(empty))
+    try:
+        async with storage_lock(data_folder(), place.user_id):
+            kept, refused = await _keep_within_quota(
+                place, result.run_id, candidates, quota
+            )
+        await link_to_chat(
+            place.chat_id,
+            place.message_id,
+            [file.file_id for file in kept],
+            place.user_id,
+        )
+    except Exception as error:
+        _store_log.exception("the files of run %s could not be stored", result.run_id)
+        reason = str(error) if isinstance(error, SandboxError) else _why_not(error)
+        kept, refused = [], [SkippedFile(file.name, reason) for file in result.files]
+    finally:
+        for candidate in candidates:
+            candidate.file.content.close()
+    return KeptFiles(tuple(kept), (*empty, *refused))
+
+
+async def _keep_within_quota(
+    place: Place, run_id: str, candidates: Sequence[_Candidate], quota: Quota
+) -> tuple[list[KeptFile], list[SkippedFile]]:
+    kept, refused = [], []
+    usage = await usage_of(place.user_id)
+    reasons = refusals([entry.file.size for entry in candidates], usage, quota)
+    for candidate, reason in zip(candidates, reasons, strict=True):
+        stored = None
+        if not reason:
+            stored, reason = await _keep_one(place, run_id, candidate)
+        if stored is not None:
+            kept.append(stored)
+        elif candidate.kind != "archive":
+            refused.append(SkippedFile(candidate.file.name, reason))
+    return kept, refused
+
+
+async def _keep_one(
+    place: Place, run_id: str, candidate: _Candidate
+) -> tuple[KeptFile | None, str]:
+    """The stored file, or None and why not."""
+    file, file_id = candidate.file, str(uuid.uuid4())
+    # No ending: where Open WebUI takes the type from this name, it must not be a page.
+    stored_name = f"{file_id}_run_code"
+    mark = {
+        "run": run_id,
+        "kind": candidate.kind,
+        "path": file.name,
+        "at": time.time(),
+    }
+    media = media_type(file.name)
+    try:
+        digest, start = await asyncio.to_thread(_look_into, file.content)
+        path = await asyncio.to_thread(write_bytes, file.content, stored_name)
+        name = download_name(file.name)
+        record = FileRecord(file_id, place.user_id, name, path, mark)
+        if await insert_record(record, media, file.size, digest) is None:
+            raise RuntimeError("the database did not take the record")
+    except Exception as error:  # a storage provider raises whatever it likes
+        _store_log.exception("a file of run %s could not be stored", run_id)
+        await asyncio.to_thread(delete_bytes, stored_name)
+        return None, _why_not(error)
+    start = start if can_preview(media) else b""
+    return (
+        KeptFile(file.name, file.size, file_id, candidate.kind, media, start),
+        "",
+    )
+
+
+def _whole_output(result: RunResult) -> list[OutputFile]:
+    """The output as a file; nothing when a part of it is lost."""
+    if result.full_output is not None:
+        return [result.full_output]
+    if result.output.omitted:
+        return []
+    data = str(result.output).encode("utf-8", "replace")
+    return [OutputFile(_OUTPUT_NAME, len(data), BytesIO(data))]
+
+
+def _look_into(content: IO[bytes]) -> tuple[str, bytes]:
+    """SHA-256 in hex and first bytes of a file, which is left at its start."""
+    content.seek(0)
+    start = content.read(_PREVIEW_BYTES)
+    digest = hashlib.sha256(start)
+    while chunk := content.read(_HASH_CHUNK):
+        digest.update(chunk)
+    content.seek(0)
+    return digest.hexdigest(), start
+
+
+def _why_not(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
+        return "the server's disk is full. Ask your administrator to make room"
+    return "the server could not store it. Ask your administrator to look at its log"
+
+
+def _archive_of(files: Sequence[OutputFile]) -> list[OutputFile]:
+    """One archive of all files when there are many, else nothing. A host without room for it
+    goes without."""
+    if len(files) <= ARCHIVE_ABOVE or not any(file.size for file in files):
+        return []
+    content = spooled_file()
+    try:
+        with zipfile.ZipFile(
+            content, "w", zipfile.ZIP_DEFLATED, compresslevel=1
+        ) as archive:
+            _fill_archive(archive, files)
+        size = content.tell()
+        content.seek(0)
+    except OSError:
+        _store_log.exception("an archive of files could not be made")
+        content.close()
+        return []
+    return [OutputFile(_ARCHIVE_NAME, size, content)]
+
+
+def _fill_archive(archive: zipfile.ZipFile, files: Sequence[OutputFile]) -> None:
+    taken: set[str] = set()
+    for file in files:
+        safe = "/".join(download_name(part) for part in file.name.split("/"))
+        name = unused_name(safe, taken)
+        taken.add(name)
+        file.content.seek(0)
+        with archive.open(name, "w", force_zip64=True) as member:
+            while chunk := file.content.read(_HASH_CHUNK):
+                member.write(chunk)
+        file.content.seek(0)
+
+
+# ===== end owui_plugin/file_store.py =====
+
+# ===== begin owui_plugin/valves.py =====
+
+"""The valves of both plugins, as Open WebUI's forms show them and pydantic checks them."""
+
+
+_limit_by_name = {record.name: record for record in limit_records()}
+
+
+def _limit_valve(limit: str) -> Any:
+    """A valve for the limit of this name, with the limit's own default, range and words."""
+    record = _limit_by_name[limit]
+    return Field(
+        default=record.default,
+        ge=record.low,
+        le=record.high,
+        description=_limit_description(record),
+        json_schema_extra={"limit": limit},
+    )
+
+
+def _limit_description(record: LimitRecord) -> str:
+    unit = f" {record.unit}" if record.unit else ""
+    text = record.text[0].upper() + record.text[1:]
+    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
+
+
+class CommonValves(BaseModel):
+    """The valves of both plugins: where code runs, what a run may use, how many may run."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    backend: Literal["auto", "codebox", "docker"] = Field(
+        default="auto",
+        description=(
+            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
+            "its address is set."
+        ),
+    )
+    codebox_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the codebox service, such as `http://codebox:8000`.",
+    )
+    codebox_secret: str = Field(
+        default="",
+        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
+        json_schema_extra={"input": {"type": "password"}},
+    )
+    codebox_timeout: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="Seconds without a sign of life from codebox, after which a run is lost.",
+    )
+    docker_host: str = Field(
+        default="",
+        pattern=r"^$|^[a-z+]+://\S+$",
+        description=(
+            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+        ),
+    )
+    runtime: str = Field(
+        default="runsc",
+        min_length=1,
+        description="Name of the gVisor runtime in the Docker Engine.",
+    )
+    image: str = Field(
+        default="run-code-python:latest",
+        min_length=1,
+        description="Image of the sandboxes. It must have `python3`.",
+    )
+    pull_missing_image: bool = Field(
+        default=False,
+        description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    timeout_seconds: float = _limit_valve("seconds")
+    memory_mb: int = _limit_valve("memory_mib")
+    cpus: float = _limit_valve("cpus")
+    processes: int = _limit_valve("processes")
+    open_files: int = _limit_valve("open_files")
+    work_folder_mb: int = _limit_valve("work_mib")
+    tmp_mb: int = _limit_valve("tmp_mib")
+    shm_mb: int = _limit_valve("shm_mib")
+    output_kept_kb: int = _limit_valve("kept_output_kib")
+    output_limit_mb: int = _limit_valve("output_mib")
+    max_files: int = _limit_valve("files")
+    max_file_mb: int = _limit_valve("file_mib")
+    kept_mb_per_run: int = Field(
+        default=128,
+        ge=0,
+        le=65536,
+        description="Files kept of one run, in MiB all together.",
+    )
+    kept_files_per_user: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Files of all runs of one user that are kept; 0: none. Users delete "
+        "theirs in Settings → Data Controls → Manage Files.",
+    )
+    kept_mb_per_user: int = Field(
+        default=1024,
+        ge=0,
+        le=1_048_576,
+        description="Size of all those files of one user, in MiB.",
+    )
+    max_concurrent_runs: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Runs at one time in each worker process of Open WebUI. Others wait.",
+    )
+    max_concurrent_runs_per_user: int = Field(
+        default=2,
+        ge=1,
+        le=256,
+        description="Runs of one user at one time in each worker process.",
+    )
+    max_waiting_runs: int = Field(
+        default=50,
+        ge=0,
+        le=10000,
+        description="Runs that may wait in each worker process. More are refused.",
+    )
+    warm_sandboxes: int = Field(
+        default=1,
+        ge=0,
+        le=32,
+        description=(
+            "Sandboxes kept ready in each worker process, so that a run need not wait for "
+            "its start. Each holds about 110 MB of memory. 0: none."
+        ),
+    )
+    warm_idle_minutes: float = Field(
+        default=15,
+        ge=1,
+        le=1440,
+        description="Minutes after the last run when ready sandboxes are given up.",
+    )
+    warm_memory_mb: int = Field(
+        default=512,
+        ge=128,
+        le=65536,
+        description="Memory that all ready sandboxes may hold together, at 128 MB each.",
+    )
+    warm_modules: str = Field(
+        default="numpy, pandas, matplotlib.pyplot",
+        pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
+        json_schema_extra={"allowed": "names of modules, with commas between them"},
+        description="Python modules that a ready sandbox has imported; they must be in the image.",
+    )
+
+
+class ActionValves(CommonValves):
+    """The valves of the Run code button."""
+
+    shown_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description=(
+            "Output put under the answer, in KiB: its start and its end. The model reads it "
+            "too, in each later turn."
+        ),
+    )
+    priority: int = Field(
+        default=0,
+        description="Place of the button among others: lower comes first.",
+    )
+
+
+class ToolValves(CommonValves):
+    """The valves of the run_code tool."""
+
+    model_output_kb: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description="Output given to the model, in KiB: its start and its end.",
+    )
+
+
+class EveryValve(ActionValves, ToolValves):
+    """All valves of both plugins: what the environment may set, and what the docs list."""
+
+
+class PersonalValves(BaseModel):
+    """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    timeout_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["seconds"].high,
+        description="Your own time limit in seconds; 0: the administrator's.",
+    )
+    memory_mb: int = Field(
+        default=0,
+        ge=0,
+        le=_limit_by_name["memory_mib"].high,
+        description="Your own memory limit in MiB; 0: the administrator's.",
+    )
+
+    @field_validator("timeout_seconds")
+    @classmethod
+    def _check_timeout(cls, value: float) -> float:
+        return _zero_or_allowed(value, _limit_by_name["seconds"])
+
+    @field_validator("memory_mb")
+    @classmethod
+    def _check_memory(cls, value: int) -> int:
+        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
+
+
+def _zero_or_allowed(value: float, record: LimitRecord) -> float:
+    if value and value < record.low:
+        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
+    return value
+
+
+# ===== end owui_plugin/valves.py =====
 
 # ===== begin sandbox_core/deadline.py =====
 
@@ -538,7 +2146,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+9149aaebdf58"
+BUILD_ID = "0.1.0+821a1dbebcae"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -2716,331 +4324,6 @@ def _find_word(table: dict[str, Language], word: str) -> Language | None:
 
 # ===== end sandbox_core/languages.py =====
 
-# ===== begin sandbox_core/outcome.py =====
-
-"""How a run ended: one enum, and the pure decision from what was observed."""
-
-
-class Outcome(StrEnum):
-    """The one word for how a run ended, in order of precedence."""
-
-    SANDBOX_ERROR = "sandbox_error"
-    CANCELLED = "cancelled"
-    MEMORY_LIMIT = "memory_limit"
-    TIMEOUT = "timeout"
-    OUTPUT_LIMIT = "output_limit"
-    PROCESS_LIMIT = "process_limit"
-    DISK_LIMIT = "disk_limit"
-    FAILED = "failed"
-    OK = "ok"
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What guest, host and engine saw of one run. Says nothing yet about what it means.
-
-    ``done``: the guest told its end in full. ``oom``: the engine's out-of-memory flag, which
-    is evidence and not a verdict: its killer may have taken one process and left the rest.
-    ``exit_code`` and ``signal`` are those of the step that ended the run; at most one is set.
-    """
-
-    error: str = ""
-    cancelled: bool = False
-    done: bool = False
-    exit_code: int | None = None
-    signal: int | None = None
-    oom: bool = False
-    memory_killed: bool = False
-    timed_out: bool = False
-    output_capped: bool = False
-    processes_killed: bool = False
-    processes_full: bool = False
-    disk_full: bool = False
-
-
-def classify(seen: Evidence) -> Outcome:
-    """The outcome of a run from its evidence; a table in the tests pins every row.
-
-    A wall that was touched by a program which then ended with 0 is a note, not an outcome.
-    """
-    succeeded = seen.done and seen.exit_code == 0
-    rows = (
-        (bool(seen.error), Outcome.SANDBOX_ERROR),
-        (seen.cancelled, Outcome.CANCELLED),
-        (seen.memory_killed or _oom_ended_it(seen), Outcome.MEMORY_LIMIT),
-        (seen.timed_out, Outcome.TIMEOUT),
-        (seen.output_capped, Outcome.OUTPUT_LIMIT),
-        (seen.processes_killed, Outcome.PROCESS_LIMIT),
-        (seen.processes_full and not succeeded, Outcome.PROCESS_LIMIT),
-        (seen.disk_full and not succeeded, Outcome.DISK_LIMIT),
-        (not seen.done, Outcome.SANDBOX_ERROR),
-        (not succeeded, Outcome.FAILED),
-    )
-    return next((outcome for holds, outcome in rows if holds), Outcome.OK)
-
-
-def _oom_ended_it(seen: Evidence) -> bool:
-    killed_one = seen.signal == signal.SIGKILL or seen.exit_code == 1
-    return seen.oom and (not seen.done or killed_one)
-
-
-def describe_outcome(outcome: Outcome, seen: Evidence, limits: Limits) -> str:
-    """One plain sentence for people and models; empty when all went well."""
-    if outcome is Outcome.FAILED:
-        return _describe_failure(seen)
-    sentences = {
-        Outcome.OK: "",
-        Outcome.SANDBOX_ERROR: seen.error
-        or "The sandbox ended unexpectedly. Try again; if it stays, tell your administrator.",
-        Outcome.CANCELLED: "The run was stopped on request.",
-        Outcome.MEMORY_LIMIT: (
-            f"The program was stopped: it used more than the memory limit of "
-            f"{limits.memory_mib} MB."
-        ),
-        Outcome.TIMEOUT: (
-            f"The program was stopped after {limits.seconds:g} s, the time limit (timeout)."
-        ),
-        Outcome.OUTPUT_LIMIT: (
-            f"The program was stopped: it printed more than the output limit of "
-            f"{limits.output_mib} MB."
-        ),
-        Outcome.PROCESS_LIMIT: (
-            f"The program ran into the process limit of {limits.processes} processes and "
-            f"threads."
-        ),
-        Outcome.DISK_LIMIT: (
-            f"The program ran out of disk space: the disk limit is {limits.work_mib} MB in "
-            f"the work folder and {limits.tmp_mib} MB in /tmp."
-        ),
-    }
-    return sentences[outcome]
-
-
-def _describe_failure(seen: Evidence) -> str:
-    if seen.signal is not None:
-        name = signal_name(seen.signal)
-        return f"The program was killed by signal {seen.signal} ({name})."
-    if seen.exit_code is None:
-        return "The program failed."
-    return f"The program failed with exit code {seen.exit_code}."
-
-
-def signal_name(number: int) -> str:
-    """``SIGSEGV`` for 11; ``signal 99`` for a number without a name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-# ===== end sandbox_core/outcome.py =====
-
-# ===== begin sandbox_core/models.py =====
-
-"""What goes into a run and what comes out of it. Values only: no engine, no I/O.
-
-``to_plain`` / ``from_plain`` give and take dicts of JSON-like values (plus bytes and open
-files), because two copies of this module may meet in one process: each pasted plugin holds
-its own, and only plain values may cross between them.
-"""
-
-
-def new_run_id() -> str:
-    """A fresh id of 16 hex digits for one run."""
-    return secrets.token_hex(8)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One program of a run: a language name or alias, and its source text."""
-
-    language: str
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """A file placed in the work folder: a relative name and its whole content."""
-
-    name: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
-
-    ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
-    the sandbox, and its labels do not name them.
-    """
-
-    steps: tuple[Step, ...]
-    files: tuple[InputFile, ...] = ()
-    stdin: bytes = b""
-    limits: Limits = field(default_factory=Limits)
-    run_id: str = field(default_factory=new_run_id)
-    user: str = ""
-    chat: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.steps:
-            raise InvalidRequest("There is no code to run.")
-
-    def to_plain(self) -> dict[str, Any]:
-        """This request as plain values; the inverse of from_plain."""
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """A request from what to_plain gave. Raises InvalidRequest as the constructors do."""
-        return cls(
-            steps=tuple(Step(**step) for step in plain["steps"]),
-            files=tuple(InputFile(**file) for file in plain["files"]),
-            stdin=plain["stdin"],
-            limits=Limits(**plain["limits"]),
-            run_id=plain["run_id"],
-            user=plain["user"],
-            chat=plain["chat"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class KeptText:
-    """Cleaned text of which, when it was long, only the head and the tail were kept.
-
-    ``omitted`` counts the UTF-8 bytes left out between ``head`` and ``tail``.
-    """
-
-    head: str = ""
-    tail: str = ""
-    omitted: int = 0
-
-    def __str__(self) -> str:
-        if not self.omitted:
-            return self.head + self.tail
-        return f"{self.head}\n[… {self.omitted} bytes left out …]\n{self.tail}"
-
-
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """Something that happened while a run was under way.
-
-    ``kind`` is ``started`` (a step's program runs) or ``text`` (cleaned output of ``stream``,
-    ``stdout`` or ``stderr``; a carriage return in it means: the current line starts anew).
-    """
-
-    kind: str
-    step: int = 0
-    stream: str = ""
-    text: str = ""
-
-
-OnEvent = Callable[[RunEvent], None]
-
-
-@dataclass(frozen=True, slots=True)
-class OutputFile:
-    """A regular file that the run made or changed. ``content`` is an unlinked temporary file,
-    positioned at its start; it is gone when closed. ``size`` is in bytes."""
-
-    name: str
-    size: int
-    content: IO[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Display:
-    """A figure, an image or a rich value that the run showed; not a file of its work folder.
-
-    ``mime_type`` is one of ours, ``name`` is made by us and no file of the run has it.
-    ``content`` and ``size`` are as in OutputFile, and as untrusted.
-    """
-
-    mime_type: str
-    name: str
-    size: int
-    content: IO[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedFile:
-    """Something in the work folder that was not brought back, and the reason in words."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """All that is known of one run. ``message`` is one plain sentence, empty when all is well.
-
-    ``output`` holds stdout and stderr in the order in which the guest saw them.
-    ``displays`` come in the order in which they were shown.
-    ``seconds`` is the time of the programs, ``total_seconds`` that of the whole call.
-    ``failed_step`` is the index of the step that ended the run early.
-    ``evidence`` names what really ran it (kernel text, engine, image), for logs and doctors.
-    """
-
-    run_id: str
-    outcome: Outcome
-    message: str = ""
-    exit_code: int | None = None
-    signal: int | None = None
-    stdout: KeptText = KeptText()
-    stderr: KeptText = KeptText()
-    output: KeptText = KeptText()
-    value: str | None = None
-    files: tuple[OutputFile, ...] = ()
-    skipped: tuple[SkippedFile, ...] = ()
-    displays: tuple[Display, ...] = ()
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    total_seconds: float = 0.0
-    failed_step: int | None = None
-    evidence: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def shell_exit_code(self) -> int | None:
-        """Exit status as a shell tells it: 128 + signal for a killed program."""
-        return self.exit_code if self.signal is None else 128 + self.signal
-
-    @property
-    def contents(self) -> tuple[Display | OutputFile, ...]:
-        """All that has to be read or closed: what was shown, then the files."""
-        return (*self.displays, *self.files)
-
-    def to_plain(self) -> dict[str, Any]:
-        """This result as plain values (and open files); the inverse of from_plain."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
-        plain["outcome"] = str(self.outcome)
-        for name in ("stdout", "stderr", "output"):
-            plain[name] = asdict(plain[name])
-        plain["files"] = [
-            {"name": file.name, "size": file.size, "content": file.content}
-            for file in self.files
-        ]
-        plain["displays"] = [
-            {name: getattr(entry, name) for name in Display.__slots__}
-            for entry in self.displays
-        ]
-        plain["skipped"] = [asdict(entry) for entry in self.skipped]
-        return plain
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """A result from what to_plain gave."""
-        values = dict(plain)
-        values["outcome"] = Outcome(plain["outcome"])
-        for name in ("stdout", "stderr", "output"):
-            values[name] = KeptText(**plain[name])
-        values["files"] = tuple(OutputFile(**file) for file in plain["files"])
-        values["displays"] = tuple(Display(**entry) for entry in plain["displays"])
-        values["skipped"] = tuple(SkippedFile(**entry) for entry in plain["skipped"])
-        return cls(**values)
-
-
-# ===== end sandbox_core/models.py =====
-
 # ===== begin sandbox_core/archive.py =====
 
 """Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
@@ -3053,7 +4336,6 @@ untrusted, and file contents go to unlinked temporary files, never whole into me
 _LONGEST_PART = 255
 _NO_ROOM = "there was no room for it on the server"
 _DEEPEST = 20
-_IN_MEMORY = 1 << 16
 _PAGE = 4096
 _LARGEST_STDIN_MIB = 16
 _LONGEST_NAME = 4096
@@ -3092,7 +4374,7 @@ def plan_files(request: RunRequest) -> InputPlan:
 
 def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
     # The folder gives out whole pages.
-    needed = sum(-(-len(file.data) // _PAGE) * _PAGE for file in files)
+    needed = sum(-(-file.size // _PAGE) * _PAGE for file in files)
     if needed > request.limits.work_mib * MIB:
         raise InvalidRequest(
             f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
@@ -3105,9 +4387,10 @@ def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
         )
 
 
-def _check_input_name(name: str) -> None:
+def is_input_name(name: str) -> bool:
+    """Whether a file can have this name in the work folder: relative, no tricks, not deep."""
     parts = name.split("/")
-    bad = (
+    return not (
         not name
         or "\0" in name
         or len(parts) > _DEEPEST
@@ -3117,7 +4400,10 @@ def _check_input_name(name: str) -> None:
         )
         or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
     )
-    if bad:
+
+
+def _check_input_name(name: str) -> None:
+    if not is_input_name(name):
         raise InvalidRequest(
             f"“{name[:80]}” cannot be the name of a file in the work folder."
         )
@@ -3180,8 +4466,7 @@ class FileReceiver:
         if name in self._names:  # two that were not valid UTF-8 have become the same
             name = free_name(name, self._names)
         self._names.add(name)
-        content: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
-        self._current = OutputFile(name, 0, content)
+        self._current = OutputFile(name, 0, spooled_file())
         self._current_is_lost = False
 
     def data(self, untrusted_data: bytes) -> None:
@@ -3614,8 +4899,10 @@ def job_frames(
     warm_step = warm and may_run_warm(request, plan)
     for file in plan.files:
         yield encode_header("F", {"name": file.name})
-        yield from _data_frames("D", file.data)
-    yield from _data_frames("I", request.stdin)
+        for chunk in file.chunks(DATA_CHUNK):
+            yield encode_frame("D", chunk)
+    for chunk in InputFile("stdin", request.stdin).chunks(DATA_CHUNK):
+        yield encode_frame("I", chunk)
     limits = request.limits
     yield encode_header(
         "G",
@@ -3640,12 +4927,6 @@ def job_frames(
             "all_display_bytes": DISPLAY_LIMITS.work_mib * MIB,
         },
     )
-
-
-def _data_frames(kind: str, data: bytes) -> Iterator[bytes]:
-    view = memoryview(data)
-    for start in range(0, len(view), DATA_CHUNK):
-        yield encode_frame(kind, view[start : start + DATA_CHUNK])
 
 
 def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
@@ -4045,205 +5326,11 @@ _SHORTEST_SECRET = 32
 _NOT_FROM_ENVIRONMENT = frozenset({"priority"})
 
 _settings_log = logging.getLogger("run_code.settings")
-_limit_by_name = {record.name: record for record in limit_records()}
 _names_warned_about: set[str] = set()
 
 
 class SettingsError(InvalidRequest):
     """A variable of the environment has a value that its setting does not allow."""
-
-
-def _limit_valve(limit: str) -> Any:
-    """A valve for the limit of this name, with the limit's own default, range and words."""
-    record = _limit_by_name[limit]
-    return Field(
-        default=record.default,
-        ge=record.low,
-        le=record.high,
-        description=_limit_description(record),
-        json_schema_extra={"limit": limit},
-    )
-
-
-def _limit_description(record: LimitRecord) -> str:
-    unit = f" {record.unit}" if record.unit else ""
-    text = record.text[0].upper() + record.text[1:]
-    return f"{text}: from {record.low:g} to {record.high:g}{unit}."
-
-
-class CommonValves(BaseModel):
-    """The valves of both plugins: where code runs, what a run may use, how many may run."""
-
-    model_config = ConfigDict(str_strip_whitespace=True)
-
-    backend: Literal["auto", "codebox", "docker"] = Field(
-        default="auto",
-        description=(
-            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
-            "its address is set."
-        ),
-    )
-    codebox_url: str = Field(
-        default="",
-        pattern=r"^$|^https?://\S+$",
-        description="Address of the codebox service, such as `http://codebox:8000`.",
-    )
-    codebox_secret: str = Field(
-        default="",
-        description="The service's `CODEBOX_SECRET`, 32 characters or more.",
-        json_schema_extra={"input": {"type": "password"}},
-    )
-    codebox_timeout: float = Field(
-        default=30,
-        ge=5,
-        le=600,
-        description="Seconds without a sign of life from codebox, after which a run is lost.",
-    )
-    docker_host: str = Field(
-        default="",
-        pattern=r"^$|^[a-z+]+://\S+$",
-        description=(
-            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
-            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
-        ),
-    )
-    runtime: str = Field(
-        default="runsc",
-        min_length=1,
-        description="Name of the gVisor runtime in the Docker Engine.",
-    )
-    image: str = Field(
-        default="run-code-python:latest",
-        min_length=1,
-        description="Image of the sandboxes. It must have `python3`.",
-    )
-    pull_missing_image: bool = Field(
-        default=False,
-        description="Pull the image when it is missing. The first run then waits for it.",
-    )
-    timeout_seconds: float = _limit_valve("seconds")
-    memory_mb: int = _limit_valve("memory_mib")
-    cpus: float = _limit_valve("cpus")
-    processes: int = _limit_valve("processes")
-    open_files: int = _limit_valve("open_files")
-    work_folder_mb: int = _limit_valve("work_mib")
-    tmp_mb: int = _limit_valve("tmp_mib")
-    shm_mb: int = _limit_valve("shm_mib")
-    output_kept_kb: int = _limit_valve("kept_output_kib")
-    output_limit_mb: int = _limit_valve("output_mib")
-    max_files: int = _limit_valve("files")
-    max_file_mb: int = _limit_valve("file_mib")
-    max_concurrent_runs: int = Field(
-        default=4,
-        ge=1,
-        le=256,
-        description="Runs at one time in each worker process of Open WebUI. Others wait.",
-    )
-    max_concurrent_runs_per_user: int = Field(
-        default=2,
-        ge=1,
-        le=256,
-        description="Runs of one user at one time in each worker process.",
-    )
-    max_waiting_runs: int = Field(
-        default=50,
-        ge=0,
-        le=10000,
-        description="Runs that may wait in each worker process. More are refused.",
-    )
-    warm_sandboxes: int = Field(
-        default=1,
-        ge=0,
-        le=32,
-        description=(
-            "Sandboxes kept ready in each worker process, so that a run need not wait for "
-            "its start. Each holds about 110 MB of memory. 0: none."
-        ),
-    )
-    warm_idle_minutes: float = Field(
-        default=15,
-        ge=1,
-        le=1440,
-        description="Minutes after the last run when ready sandboxes are given up.",
-    )
-    warm_memory_mb: int = Field(
-        default=512,
-        ge=128,
-        le=65536,
-        description="Memory that all ready sandboxes may hold together, at 128 MB each.",
-    )
-    warm_modules: str = Field(
-        default="numpy, pandas, matplotlib.pyplot",
-        pattern=r"^[\w.]*(\s*,\s*[\w.]+)*$",
-        json_schema_extra={"allowed": "names of modules, with commas between them"},
-        description="Python modules that a ready sandbox has imported; they must be in the image.",
-    )
-
-
-class ActionValves(CommonValves):
-    """The valves of the Run code button."""
-
-    shown_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description=(
-            "Output put under the answer, in KiB: its start and its end. The model reads it "
-            "too, in each later turn."
-        ),
-    )
-    priority: int = Field(
-        default=0,
-        description="Place of the button among others: lower comes first.",
-    )
-
-
-class ToolValves(CommonValves):
-    """The valves of the run_code tool."""
-
-    model_output_kb: int = Field(
-        default=16,
-        ge=1,
-        le=1024,
-        description="Output given to the model, in KiB: its start and its end.",
-    )
-
-
-class EveryValve(ActionValves, ToolValves):
-    """All valves of both plugins: what the environment may set, and what the docs list."""
-
-
-class PersonalValves(BaseModel):
-    """The valves that every user has: a person may lower a limit, and never raise one."""
-
-    timeout_seconds: float = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["seconds"].high,
-        description="Your own time limit in seconds; 0: the administrator's.",
-    )
-    memory_mb: int = Field(
-        default=0,
-        ge=0,
-        le=_limit_by_name["memory_mib"].high,
-        description="Your own memory limit in MiB; 0: the administrator's.",
-    )
-
-    @field_validator("timeout_seconds")
-    @classmethod
-    def _check_timeout(cls, value: float) -> float:
-        return _zero_or_allowed(value, _limit_by_name["seconds"])
-
-    @field_validator("memory_mb")
-    @classmethod
-    def _check_memory(cls, value: int) -> int:
-        return int(_zero_or_allowed(value, _limit_by_name["memory_mib"]))
-
-
-def _zero_or_allowed(value: float, record: LimitRecord) -> float:
-    if value and value < record.low:
-        raise ValueError(f"use 0, or at least {record.low:g} {record.unit}")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -4296,6 +5383,7 @@ class Settings:
 
     shared: SharedSettings
     limits: Limits
+    quota: Quota
     shown_output_kb: int
     model_output_kb: int
 
@@ -4323,6 +5411,11 @@ def resolve_settings(
         ),
         limits=limits.lowered(
             **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
+        ),
+        quota=Quota(
+            values["kept_mb_per_run"],
+            values["kept_files_per_user"],
+            values["kept_mb_per_user"],
         ),
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
@@ -4787,6 +5880,7 @@ class Recorder:
         self._last: _StepEnd | None = None
         self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
         self._transcript = Transcript(limits.kept_output_kib * 1024)
+        self._spool = OutputSpool(min(limits.output_mib, limits.file_mib) << 20)
         self._output_left = limits.output_mib << 20
         self._files = FileReceiver(limits)
         self._displays = FileReceiver(DISPLAY_LIMITS)
@@ -4825,6 +5919,7 @@ class Recorder:
     def _add_text(self, stream: str, text: str) -> None:
         if text:
             self._transcript.add(stream, text)
+            self._spool.add(text)
             self._feed.put(RunEvent("text", self._step, stream, text))
 
     def _take_step_header(self, kind: str, untrusted_payload: bytes) -> None:
@@ -4956,6 +6051,7 @@ class Recorder:
             files=files,
             displays=name_displays(self._displays.complete_files(), files),
             skipped=(*self._skipped, *self._files.lost_files()),
+            full_output=self._spool.finish(),
             notes=_notes(outcome, seen, self._request),
             seconds=self.seconds,
             failed_step=last.step if last and went_wrong else None,
@@ -5188,7 +6284,7 @@ class _Session:
         self._reader = sandbox.reader
         self._recorder = Recorder(self._request, self._feed)
         self._recorder.take("h", sandbox.hello)
-        size = sum(len(file.data) for file in self._plan.files)
+        size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(self._request.limits)
@@ -6171,25 +7267,24 @@ def _told_sentence(answer: Any) -> str:
 """Runs as JSON: what goes between a plugin and the codebox service. Pure, both directions.
 
 The answer to a run is one JSON object a line. ``event`` says what it is: ``alive`` (nothing
-happened), ``started`` and ``text`` as in RunEvent, ``file`` and ``display`` (one begins)
-and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends without a
-``result`` means that the run was lost.
+happened), ``started`` and ``text`` as in RunEvent, ``file``, ``display`` and ``full_output``
+(one begins) and ``data`` (its next bytes, base64), and at last ``result``. A stream that ends
+without a ``result`` means that the run was lost.
 """
 
 
 NDJSON = "application/x-ndjson"
 ALIVE_LINE = b'{"event":"alive"}\n'
 _CHUNK_BYTES = 3 << 16  # a multiple of 3 needs no padding
-_SPOOLED_BYTES = 1 << 16
 # What has a content: events, and with an s the fields of a result.
-_CONTENT_KINDS = ("file", "display")
+_CONTENT_KINDS = ("file", "display", "full_output")
 _BROKEN = "The code service sent something that cannot be understood."
 
 
 def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The JSON object to post, and the contents to send beside it, by the names of their
     parts; without parts the JSON is all."""
-    parts = {f"file{number}": file.data for number, file in enumerate(request.files)}
+    parts = {f"file{number}": file.whole() for number, file in enumerate(request.files)}
     plain: dict[str, Any] = {
         "run_id": request.run_id,
         "steps": [
@@ -6228,6 +7323,10 @@ def encode_result(result: RunResult) -> Iterator[bytes]:
     """The lines for a result, its files and displays first; their contents are read and
     closed."""
     plain = result.to_plain()
+    full_output = plain.pop("full_output")
+    # Without gaps the text is all in the result itself.
+    is_needed = full_output is not None and result.output.omitted
+    plain["full_outputs"] = [full_output] if is_needed else []
     for kind in _CONTENT_KINDS:
         for entry in plain.pop(kind + "s"):
             content = entry.pop("content")
@@ -6289,7 +7388,7 @@ class RunReader:
         return None
 
     def _begin(self, kind: str, plain: dict[str, Any]) -> None:
-        self._content = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)
+        self._content = spooled_file()
         entry = {"name": safe_output_name(str(plain["name"])), "content": self._content}
         if kind == "display":
             entry["mime_type"] = str(plain["mime_type"])
@@ -6313,6 +7412,8 @@ class RunReader:
                 entry["size"] = entry["content"].tell()
                 entry["content"].seek(0)
             values[kind + "s"] = entries
+        full_outputs = values.pop("full_outputs")
+        values["full_output"] = full_outputs[-1] if full_outputs else None
         return RunResult.from_plain(values)
 
 
@@ -6529,364 +7630,6 @@ def _remote(shared: SharedSettings) -> RemoteRunner:
 
 # ===== end owui_plugin/backend.py =====
 
-# ===== begin sandbox_core/terminal.py =====
-
-"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
-
-
-_EXIT_CODES = {
-    Outcome.TIMEOUT: 124,
-    Outcome.SANDBOX_ERROR: 125,
-    Outcome.CANCELLED: 130,
-}
-_KILLED = 137
-
-
-def print_event(event: RunEvent) -> None:
-    """Program output to the stream that it was written to, at once."""
-    if event.kind == "text":
-        stream = sys.stdout if event.stream == "stdout" else sys.stderr
-        print(event.text, end="", file=stream, flush=True)
-
-
-def print_findings(findings: Sequence[Finding]) -> int:
-    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
-    for finding in findings:
-        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
-        if finding.mend:
-            print(f"      mend it: {finding.mend}")
-    return 0 if all(finding.ok for finding in findings) else 1
-
-
-def exit_status(result: RunResult) -> int:
-    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
-    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
-    """
-    if result.outcome in _EXIT_CODES:
-        return _EXIT_CODES[result.outcome]
-    code = result.shell_exit_code
-    return _KILLED if code is None else code
-
-
-# ===== end sandbox_core/terminal.py =====
-
-# ===== begin owui_plugin/command_line.py =====
-
-"""A pasted plugin file as a command: run a program with it, or prove that it works here.
-
-echo 'print(1)' | python3 run_code.py [--language python]
-python3 run_code.py --self-test
-"""
-
-
-_COULD_NOT_RUN = 125
-
-
-def run_plugin_file(plugin: str) -> int:
-    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
-    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
-    """
-    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
-    parser.add_argument(
-        "--self-test", action="store_true", help="prove that runs work here"
-    )
-    parser.add_argument("--language", default="python", help="of the program on stdin")
-    options = parser.parse_args()
-    try:
-        settings = resolve_settings(EveryValve(), None, os.environ)
-        if options.self_test:
-            return print_findings(examine_backend(settings.shared))
-        runner = open_backend(settings.shared).runner
-        steps = (Step(options.language, sys.stdin.read()),)
-        try:
-            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
-        finally:
-            runner.close()
-    except SandboxError as error:
-        print(error, file=sys.stderr)
-        return _COULD_NOT_RUN
-    if result.message:
-        print(result.message, file=sys.stderr)
-    return exit_status(result)
-
-
-# ===== end owui_plugin/command_line.py =====
-
-# ===== begin owui_plugin/messages.py =====
-
-"""The model's own text in a stored or posted chat message, whatever its shape."""
-
-
-# Ids of the items that hold our results in a message's `output` list begin so.
-RESULT_ITEM_PREFIX = "msg_run_code_"
-
-
-def message_text(message: Any) -> str:
-    """The text that may hold code to run; empty when there is none. Takes anything.
-
-    A message with ``output`` items is what they say: the assistant's message items, without
-    reasoning, tool calls and our own results. Else ``content`` counts: a string, or parts.
-    """
-    if not isinstance(message, dict):
-        return ""
-    output = message.get("output")
-    if isinstance(output, list) and output:
-        texts = [
-            _parts_text(item.get("content")) for item in output if _is_answer(item)
-        ]
-        return "\n".join(text for text in texts if text)
-    return _parts_text(message.get("content"))
-
-
-def _is_answer(item: Any) -> bool:
-    return (
-        isinstance(item, dict)
-        and item.get("type") == "message"
-        and item.get("role", "assistant") == "assistant"
-        and not str(item.get("id", "")).startswith(RESULT_ITEM_PREFIX)
-    )
-
-
-def _parts_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = (
-        part if isinstance(part, str) else part.get("text")
-        for part in content
-        if isinstance(part, str)
-        or (isinstance(part, dict) and part.get("type") in ("text", "output_text"))
-    )
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-# ===== end owui_plugin/messages.py =====
-
-# ===== begin owui_plugin/output_items.py =====
-
-"""The items that we put into a message's ``output`` list. Pure functions on plain lists.
-
-Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
-Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
-known by its id. Status lines of ours have an extra key, our mark, by which a run that a
-restart cut off is found again.
-"""
-
-
-MARK = "run_code"
-
-
-def item_id(run_id: str) -> str:
-    """The id of the item that shows this run."""
-    return RESULT_ITEM_PREFIX + run_id
-
-
-def text_item(run_id: str, text: str) -> dict[str, Any]:
-    """A message item with Markdown text: what a run came to, or that it goes on."""
-    return {
-        "type": "message",
-        "id": item_id(run_id),
-        "status": "completed",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": text}],
-    }
-
-
-def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
-    """The mark of something unfinished: who works on it, and until when at the latest."""
-    return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
-
-
-def ended_mark() -> dict[str, Any]:
-    """The mark after which nothing is unfinished."""
-    return {"state": "ended"}
-
-
-def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
-    """The list with this item in the place of the one with its id, else at the end."""
-    items = list(output) if isinstance(output, list) else []
-    for index, entry in enumerate(items):
-        if isinstance(entry, dict) and entry.get("id") == item["id"]:
-            items[index] = item
-            return items
-    return [*items, item]
-
-
-def has_item(output: Any, item: dict[str, Any]) -> bool:
-    """Whether the list holds exactly this item."""
-    return isinstance(output, list) and item in output
-
-
-def unfinished_mark(status_history: Any) -> dict[str, Any] | None:
-    """Our mark in the last status of a message, if that one is still running."""
-    if not isinstance(status_history, list) or not status_history:
-        return None
-    last = status_history[-1]
-    mark = last.get(MARK) if isinstance(last, dict) else None
-    if isinstance(mark, dict) and mark.get("state") == "running":
-        return mark
-    return None
-
-
-# ===== end owui_plugin/output_items.py =====
-
-# ===== begin owui_plugin/host.py =====
-
-"""All that we ask of Open WebUI, each request behind one small function.
-
-Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
-(a self-test, a unit test) this module still loads. Calls are awaited only where they give
-something awaitable, because older versions have synchronous models.
-"""
-
-
-_host_log = logging.getLogger("run_code.host")
-_RECENT_SECONDS = 7 * 24 * 3600
-_TEMPORARY = ("local:", "channel:")
-
-Emitter = Callable[[dict[str, Any]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedMessage:
-    """A stored message that once had a run of ours, and its status lines, oldest first."""
-
-    chat_id: str
-    message_id: str
-    user_id: str
-    status_history: Any
-
-
-async def settle(value: Any) -> Any:
-    """The value, awaited if it has to be."""
-    return await value if inspect.isawaitable(value) else value
-
-
-def is_saved_chat(chat_id: Any) -> bool:
-    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
-    return (
-        isinstance(chat_id, str)
-        and bool(chat_id)
-        and not chat_id.startswith(_TEMPORARY)
-    )
-
-
-async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
-    """Send an event to the person's browser. A failure is no reason to lose a run."""
-    if emitter is None:
-        return
-    try:
-        await settle(emitter({"type": kind, "data": data}))
-    except Exception:
-        _host_log.exception("an event of kind %s could not be sent", kind)
-
-
-async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
-    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
-    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
-        return None
-    try:
-        from open_webui.models.chats import Chats
-
-        message = await settle(
-            Chats.get_message_by_id_and_message_id(chat_id, message_id)
-        )
-    except Exception:
-        _host_log.exception("a message could not be read")
-        return None
-    return message if isinstance(message, dict) else None
-
-
-async def edit_message(
-    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
-) -> dict[str, Any] | None:
-    """Change a stored message in place; returns a copy of what was written, None if it failed.
-
-    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
-    """
-    try:
-        from open_webui.models.chats import Chats
-
-        if hasattr(Chats, "edit_message_output"):
-            async with Chats.edit_message_output(chat_id, message_id) as message:
-                if message is None:
-                    return None
-                change(message)
-                return dict(deepcopy(message))
-        message = await stored_message(chat_id, message_id)
-        if message is None:
-            return None
-        change(message)
-        written = await settle(
-            Chats.upsert_message_to_chat_by_id_and_message_id(
-                chat_id, message_id, message
-            )
-        )
-        return None if written is None else dict(deepcopy(message))
-    except Exception:
-        _host_log.exception("a message could not be changed")
-        return None
-
-
-def plain_content(output: list[Any], otherwise: str) -> str:
-    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
-    try:
-        from open_webui.utils.misc import get_output_text
-    except ImportError:
-        return otherwise
-    return str(get_output_text(output))
-
-
-async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
-    """An emitter without a request, which writes nothing itself; None where there is none."""
-    try:
-        from open_webui.socket.main import get_event_emitter
-
-        request = {
-            "user_id": user_id,
-            "chat_id": chat_id,
-            "message_id": message_id,
-            "session_id": "",
-        }
-        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
-    except Exception:
-        _host_log.exception("no emitter for a message")
-        return None
-    return emitter
-
-
-async def messages_with_marks() -> list[MarkedMessage]:
-    """Recent messages with a mark of ours in their status, of runs that have ended and of
-    others. Empty where this version of Open WebUI keeps no table of messages."""
-    try:
-        from open_webui.internal.db import get_async_db_context
-        from open_webui.models.chat_messages import ChatMessage
-        from sqlalchemy import String, cast, select
-
-        query = (
-            select(
-                ChatMessage.chat_id,
-                ChatMessage.id,
-                ChatMessage.user_id,
-                ChatMessage.status_history,
-            )
-            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
-            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
-        )
-        async with get_async_db_context() as database:
-            rows = (await database.execute(query)).all()
-    except Exception:
-        _host_log.exception("unfinished runs could not be looked for")
-        return []
-    return [
-        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
-        for chat, row, user, history in rows
-    ]
-
-
-# ===== end owui_plugin/host.py =====
-
 # ===== begin sandbox_core/admission.py =====
 
 """Who may start a run now, and who waits: an asyncio queue that holds no thread."""
@@ -7070,7 +7813,7 @@ def audit_record(
         ),
         "stdin_bytes": len(request.stdin),
         "files_in": len(request.files),
-        "bytes_in": sum(len(file.data) for file in request.files),
+        "bytes_in": sum(file.size for file in request.files),
         "stdout_bytes": _size(result.stdout),
         "stderr_bytes": _size(result.stderr),
         "files_out": len(result.files),
@@ -7177,6 +7920,7 @@ class _Runtime:
         cancel: CancelToken,
         on_wait: Told,
         on_start: Told,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
@@ -7186,7 +7930,9 @@ class _Runtime:
                 await on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
-            return await self._run_admitted(plain_request, user, cancel, on_start)
+            return await self._run_admitted(
+                plain_request, user, cancel, on_start, on_event
+            )
         except SandboxError as error:
             return _refused(run_id, str(error)).to_plain()
         except Exception:
@@ -7199,10 +7945,13 @@ class _Runtime:
         user: str,
         cancel: CancelToken,
         on_start: Told,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
             await on_start()
-            work = self._executor.submit(self._run_in_thread, plain_request, cancel)
+            work = self._executor.submit(
+                self._run_in_thread, plain_request, cancel, on_event
+            )
         except BaseException:
             self._admission.leave(user)
             raise
@@ -7211,10 +7960,13 @@ class _Runtime:
         return await asyncio.wrap_future(work)
 
     def _run_in_thread(
-        self, plain_request: dict[str, Any], cancel: CancelToken
+        self,
+        plain_request: dict[str, Any],
+        cancel: CancelToken,
+        on_event: OnEvent | None,
     ) -> dict[str, Any]:
         request = RunRequest.from_plain(plain_request)
-        result = self._backend.runner.run(request, cancel=cancel)
+        result = self._backend.runner.run(request, on_event, cancel)
         if self._backend.is_local:
             write_audit_line(audit_record(request, result))
         return result.to_plain()
@@ -7296,15 +8048,16 @@ def start_run(
     cancel: CancelToken,
     on_wait: Told,
     on_start: Told,
+    on_event: OnEvent | None = None,
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
     ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
-    run has to queue, ``on_start`` before it begins. A refusal comes as a result, with the
-    sentence in its message.
+    run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
+    A refusal comes as a result, with the sentence in its message.
     """
     runtime = _open_runtime(plugin, shared)
-    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start)
+    run = runtime.run(request.to_plain(), user, cancel, on_wait, on_start, on_event)
     task = keep_task(run)
     task.add_done_callback(lambda _: runtime.close_run())
     return RunTicket(request.run_id, task, cancel)
@@ -7351,6 +8104,83 @@ def claim(
 
 # ===== end owui_plugin/runtime.py =====
 
+# ===== begin owui_plugin/sandbox_links.py =====
+
+"""Links like ``sandbox:/mnt/data/chart.png`` in an answer, made to lead to the stored file.
+
+Models write them because they know a sandbox with that folder. A browser can do nothing with
+them. Pure functions.
+"""
+
+
+_WORK_LINK = re.compile(
+    r"(?P<start>!?\[[^\]\n]*\]\(\s*)"
+    r"(?P<target><?(?:sandbox:)?/mnt/data/(?:[^()\n]|\([^()\n]*\))*?)"
+    r'(?P<end>(?:\s+"[^"\n]*")?\s*\))'
+)
+_PREFIX = re.compile(r"^<?(?:sandbox:)?/mnt/data/")
+_FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})", re.MULTILINE)
+
+
+def resolve_links(markdown: str, addresses: Mapping[str, str]) -> str:
+    """The text with each link to a file of the work folder replaced by that file's address.
+
+    ``addresses``: by name in the work folder. Links to other files, and code blocks, stay.
+    """
+    if not addresses or "/mnt/data/" not in markdown:
+        return markdown
+    lines, mark = [], ""
+    for line in markdown.split("\n"):
+        fence = _FENCE.match(line)
+        if fence and not mark:
+            mark = fence["mark"]
+        elif fence and _closes(line, fence["mark"], mark):
+            mark = ""
+        elif not mark:
+            line = _WORK_LINK.sub(lambda link: _resolved(link, addresses), line)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def resolve_links_in_items(output: Any, addresses: Mapping[str, str]) -> Any:
+    """The ``output`` list of a message with such links of its answer resolved."""
+    if not isinstance(output, list):
+        return output
+    return [_with_resolved_links(item, addresses) for item in output]
+
+
+def _with_resolved_links(item: Any, addresses: Mapping[str, str]) -> Any:
+    if (
+        not isinstance(item, dict)
+        or item.get("type") != "message"
+        or is_result_item(item)
+        or not isinstance(item.get("content"), list)
+    ):
+        return item
+    parts = [
+        (
+            {**part, "text": resolve_links(part["text"], addresses)}
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+            else part
+        )
+        for part in item["content"]
+    ]
+    return {**item, "content": parts}
+
+
+def _closes(line: str, fence: str, mark: str) -> bool:
+    bare = not line.strip().strip(fence[0])
+    return bare and fence[0] == mark[0] and len(fence) >= len(mark)
+
+
+def _resolved(link: re.Match[str], addresses: Mapping[str, str]) -> str:
+    name = _PREFIX.sub("", link["target"]).removesuffix(">")
+    address = addresses.get(name) or addresses.get(unquote(name))
+    return f"{link['start']}{address}{link['end']}" if address else link[0]
+
+
+# ===== end owui_plugin/sandbox_links.py =====
+
 # ===== begin owui_plugin/presenter.py =====
 
 """Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
@@ -7388,6 +8218,7 @@ class Presenter:
         self._stored = stored
         self._shown_content = shown_content
         self._emitter = emitter
+        self._addresses: Mapping[str, str] = {}
 
     @property
     def _has_items(self) -> bool:
@@ -7399,14 +8230,26 @@ class Presenter:
             item = text_item(run_id, text)
             await add_item(self._chat_id, self._message_id, item, self._emitter)
 
+    async def show_preview(self, run_id: str, text: str) -> None:
+        """Replace the provisional text in the browser, and nowhere else."""
+        if self._has_items:
+            before = (self._stored or {}).get("output")
+            output = put_item(before, text_item(run_id, text))
+            await emit(self._emitter, "chat:completion", {"output": output})
+
     async def show_result(
-        self, run_id: str, text: str, status: dict[str, Any]
+        self,
+        run_id: str,
+        text: str,
+        status: dict[str, Any],
+        addresses: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Put up the result and the last status; gives what the action has to return to Open
-        WebUI."""
+        WebUI. ``addresses``: of files that links in the answer may mean."""
+        self._addresses = addresses or {}
         if not self._stored:
             await emit(self._emitter, "status", status)
-            content = self._shown_content + text
+            content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
         saved = await (self._show_item(item) if item else self._append(text))
@@ -7419,7 +8262,9 @@ class Presenter:
         return None
 
     async def _show_item(self, item: dict[str, Any]) -> bool:
-        if await add_item(self._chat_id, self._message_id, item, self._emitter):
+        if await add_item(
+            self._chat_id, self._message_id, item, self._emitter, self._addresses
+        ):
             return True
         output = put_item((self._stored or {}).get("output"), item)
         await emit(self._emitter, "chat:completion", {"output": output})
@@ -7443,6 +8288,7 @@ class Presenter:
         def change(message: dict[str, Any]) -> None:
             _forget_empty_error(message)
             if item:
+                _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
                 message["statusHistory"] = [*message["statusHistory"], status]
@@ -7462,19 +8308,46 @@ class Presenter:
 
 
 async def add_item(
-    chat_id: str, message_id: str, item: dict[str, Any], emitter: Emitter | None
+    chat_id: str,
+    message_id: str,
+    item: dict[str, Any],
+    emitter: Emitter | None,
+    addresses: Mapping[str, str] | None = None,
 ) -> bool:
     """Put an item into a stored message, in the place of the one with its id if there is
-    one, and show it. False when it could not be stored."""
+    one, and show it. ``addresses``: of files that links in the answer may mean. False when
+    it could not be stored."""
 
     def change(message: dict[str, Any]) -> None:
         _forget_empty_error(message)
+        _resolve_links_of(message, addresses or {})
         put_into_message(message, item)
 
     written = await edit_message(chat_id, message_id, change)
     if written is not None:
         await emit(emitter, "chat:completion", {"output": written["output"]})
     return written is not None
+
+
+async def resolve_message_links(
+    place: Place, addresses: Mapping[str, str], emitter: Emitter | None
+) -> None:
+    """Make the links of a stored answer lead to these files, if it has such links."""
+    message = await stored_message(place.chat_id, place.message_id)
+    before = (message or {}).get("output")
+    if resolve_links_in_items(before, addresses) == before:
+        return
+    written = await edit_message(
+        place.chat_id,
+        place.message_id,
+        lambda message: _resolve_links_of(message, addresses),
+    )
+    if written is not None:
+        await emit(emitter, "chat:completion", {"output": written["output"]})
+
+
+def _resolve_links_of(message: dict[str, Any], addresses: Mapping[str, str]) -> None:
+    message["output"] = resolve_links_in_items(message.get("output"), addresses)
 
 
 def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:
@@ -7509,6 +8382,269 @@ def _is_empty_error(error: Any) -> bool:
 
 
 # ===== end owui_plugin/presenter.py =====
+
+# ===== begin owui_plugin/after_turn.py =====
+
+"""What a tool call leaves under the answer, when the turn that made the call is over.
+
+While a turn lasts, Open WebUI keeps the list of its items in memory and writes that over
+whatever is stored. So what we have to add waits for the end of the turn.
+"""
+
+
+TURN_SECONDS = 3600.0  # a model may call tools and write for long
+STOPPED_TURN_SECONDS = 10.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 1.0
+# The browser gets the last list of the turn after the database has it.
+_LAST_EVENT_SECONDS = 0.3
+_LOOK_AFTER_SECONDS = 2.0
+
+
+async def show_after_turn(
+    place: Place,
+    item: dict[str, Any] | None,
+    addresses: Mapping[str, str],
+    emitter: Emitter | None,
+    patience: float = TURN_SECONDS,
+) -> None:
+    """Wait ``patience`` seconds at most for the end of the turn, then put an item (None: no
+    item) under the answer, and resolve the answer's links to files with these addresses.
+    """
+    if not await _turn_has_ended(place, patience):
+        return
+    await asyncio.sleep(_LAST_EVENT_SECONDS)
+    if item is None:
+        await resolve_message_links(place, addresses, emitter)
+        return
+    await add_item(place.chat_id, place.message_id, item, emitter, addresses=addresses)
+    await asyncio.sleep(_LOOK_AFTER_SECONDS)
+    message = await stored_message(place.chat_id, place.message_id)
+    if message is not None and not has_item(message.get("output"), item):
+        await add_item(
+            place.chat_id, place.message_id, item, emitter, addresses=addresses
+        )
+
+
+async def _turn_has_ended(place: Place, patience: float) -> bool:
+    """False for a message that is not stored. When patience is over, the turn counts as
+    ended: an item that is overwritten is better than none."""
+    deadline, pause = Deadline(patience), _FIRST_PAUSE_SECONDS
+    while not deadline.passed():
+        message = await stored_message(place.chat_id, place.message_id)
+        if message is None:
+            return False
+        if message.get("done"):
+            break
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.2, _LONGEST_PAUSE_SECONDS)
+    return True
+
+
+# ===== end owui_plugin/after_turn.py =====
+
+# ===== begin owui_plugin/chat_files.py =====
+
+"""Which files belong to a chat up to a message, and under which names. Pure functions.
+
+These are the files that people attached to the messages of the branch, and those that runs
+under its messages made. A file that a run made takes the place of an older one of its name,
+as in a folder; two attached files of one name are two files, and the second is renamed.
+"""
+
+
+_FILE_ADDRESS = re.compile(r"(?:^|/api/v1/files/)([\w-]{1,64})(?:/content)?(?:\?.*)?$")
+_ATTACHMENTS = ("file", "image")
+_LONGEST_BRANCH = 10_000
+_MOST_NAMES = 20
+_MISSING_FILE = re.compile(r"No such file or directory|FileNotFoundError|ENOENT")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFile:
+    """A stored file and its name: the person's own, or the path in the work folder of the
+    run that made it (``made``)."""
+
+    file_id: str
+    name: str
+    made: bool = False
+
+
+def branch_to(messages: Mapping[str, Any], message_id: str) -> list[dict[str, Any]]:
+    """The messages from the first one to this one, by their parents, the oldest first."""
+    branch: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    current: Any = message_id
+    while isinstance(current, str) and current not in seen:
+        message = messages.get(current)
+        if not isinstance(message, dict) or len(branch) >= _LONGEST_BRANCH:
+            break
+        seen.add(current)
+        branch.append({**message, "id": current})
+        current = message.get("parentId")
+    return branch[::-1]
+
+
+def attached_files(message: Mapping[str, Any]) -> list[ChatFile]:
+    """The files that a person attached to a message: documents and images."""
+    entries = message.get("files")
+    if message.get("role") != "user" or not isinstance(entries, list):
+        return []
+    found = (_attached_file(entry) for entry in entries if isinstance(entry, dict))
+    return [file for file in found if file is not None]
+
+
+def _attached_file(entry: Mapping[str, Any]) -> ChatFile | None:
+    if entry.get("type") not in _ATTACHMENTS:
+        return None
+    address = _FILE_ADDRESS.search(str(entry.get("id") or entry.get("url") or ""))
+    if address is None:
+        return None
+    return ChatFile(address[1], str(entry.get("name") or ""))
+
+
+def has_run(message: Mapping[str, Any]) -> bool:
+    """Whether code was run under a message, or by it: only then can it have made files."""
+    history, output = message.get("statusHistory"), message.get("output")
+    return any(MARK in entry for entry in _dicts_in(history)) or any(
+        is_result_item(entry) for entry in _dicts_in(output)
+    )
+
+
+def _dicts_in(entries: Any) -> Iterable[dict[str, Any]]:
+    found = entries if isinstance(entries, list) else []
+    return (entry for entry in found if isinstance(entry, dict))
+
+
+def arrange_files(found: Sequence[ChatFile]) -> tuple[list[ChatFile], list[str]]:
+    """The files for the work folder, each name once, in the order given (the oldest first);
+    and a sentence for each file that had to be renamed."""
+    placed: dict[str, ChatFile] = {}
+    attached: set[str] = set()
+    notes = []
+    for file in found:
+        if file.made:
+            if is_input_name(file.name):  # else no program can have it under this name
+                _place_made(placed, file)
+        elif file.file_id not in attached:
+            attached.add(file.file_id)
+            own = work_name(file.name)
+            folders = {name.partition("/")[0] for name in placed}
+            name = unused_name(own, folders | placed.keys())
+            placed[name] = ChatFile(file.file_id, name)
+            if name != own:
+                notes.append(
+                    f"Another file is called “{own}” too; it is here as “{name}”."
+                )
+    return list(placed.values()), notes
+
+
+def _place_made(placed: dict[str, ChatFile], file: ChatFile) -> None:
+    """What the run found under this name, as a file or a folder, it has replaced."""
+    name = file.name
+    for other in list(placed):
+        if other.startswith(name + "/") or name.startswith(other + "/"):
+            del placed[other]
+    placed.pop(name, None)  # the newest comes last
+    placed[name] = file
+
+
+def work_folder_note(result: RunResult, names: Sequence[str]) -> str:
+    """What was in the work folder, after a run that missed a file; else empty."""
+    failed = result.outcome is Outcome.FAILED
+    if not failed or not _MISSING_FILE.search(str(result.output)[-8192:]):
+        return ""
+    if not names:
+        return "The work folder was empty at the start: this chat has no files."
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"In the work folder at the start: {shown}{more}."
+
+
+# ===== end owui_plugin/chat_files.py =====
+
+# ===== begin sandbox_core/terminal.py =====
+
+"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
+
+
+_EXIT_CODES = {
+    Outcome.TIMEOUT: 124,
+    Outcome.SANDBOX_ERROR: 125,
+    Outcome.CANCELLED: 130,
+}
+_KILLED = 137
+
+
+def print_event(event: RunEvent) -> None:
+    """Program output to the stream that it was written to, at once."""
+    if event.kind == "text":
+        stream = sys.stdout if event.stream == "stdout" else sys.stderr
+        print(event.text, end="", file=stream, flush=True)
+
+
+def print_findings(findings: Sequence[Finding]) -> int:
+    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
+    for finding in findings:
+        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
+        if finding.mend:
+            print(f"      mend it: {finding.mend}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def exit_status(result: RunResult) -> int:
+    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
+    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
+    """
+    if result.outcome in _EXIT_CODES:
+        return _EXIT_CODES[result.outcome]
+    code = result.shell_exit_code
+    return _KILLED if code is None else code
+
+
+# ===== end sandbox_core/terminal.py =====
+
+# ===== begin owui_plugin/command_line.py =====
+
+"""A pasted plugin file as a command: run a program with it, or prove that it works here.
+
+echo 'print(1)' | python3 run_code.py [--language python]
+python3 run_code.py --self-test
+"""
+
+
+_COULD_NOT_RUN = 125
+
+
+def run_plugin_file(plugin: str) -> int:
+    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
+    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
+    """
+    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
+    parser.add_argument(
+        "--self-test", action="store_true", help="prove that runs work here"
+    )
+    parser.add_argument("--language", default="python", help="of the program on stdin")
+    options = parser.parse_args()
+    try:
+        settings = resolve_settings(EveryValve(), None, os.environ)
+        if options.self_test:
+            return print_findings(examine_backend(settings.shared))
+        runner = open_backend(settings.shared).runner
+        steps = (Step(options.language, sys.stdin.read()),)
+        try:
+            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
+        finally:
+            runner.close()
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return _COULD_NOT_RUN
+    if result.message:
+        print(result.message, file=sys.stderr)
+    return exit_status(result)
+
+
+# ===== end owui_plugin/command_line.py =====
 
 # ===== begin owui_plugin/progress.py =====
 
@@ -7621,7 +8757,8 @@ _BY_ERROR = (
     ),
     _hint(
         r"No such file or directory|ENOENT",
-        "Each run starts with an empty work folder: create the file in the same code.",
+        "The work folder holds the files that were given to this run and nothing else: use "
+        "their names as they are, or create the file in the same code.",
     ),
     _hint(
         r"command not found",
@@ -7748,7 +8885,7 @@ def render_for_chat(
     silent = not (output or result.value or result.displays)
     if silent and result.outcome is Outcome.OK:
         lines.append(_NOTHING_PRINTED)
-    parts = [_result_summary(f"{label} · {_result_ending(result)}", lines)]
+    parts = [result_section(f"{label} · {_result_ending(result)}", lines)]
     if output:
         parts.append(fenced(output))
     if result.value:
@@ -7757,14 +8894,22 @@ def render_for_chat(
     return "\n".join(parts)
 
 
-def running_text(label: str) -> str:
-    """Markdown for a run that has begun, to be replaced by its result."""
-    return _result_summary(f"{label} · running…", [])
+def result_section(heading: str, lines: Iterable[str]) -> str:
+    """The head of a part of a result: our heading, and lines of Markdown right under it."""
+    shown = [line for line in lines if line]
+    return "\n".join(["", _HEADING + heading, *shown, ""])
+
+
+def running_text(label: str, preview: str = "") -> str:
+    """Markdown for a run that has begun, to be replaced by its result; ``preview`` is the
+    end of its output so far."""
+    text = result_section(f"{label} · running…", [])
+    return f"{text}\n{fenced(preview)}" if preview else text
 
 
 def interrupted_text() -> str:
     """Markdown for a run that a restart of Open WebUI cut off."""
-    return _result_summary("interrupted", [_INTERRUPTED])
+    return result_section("interrupted", [_INTERRUPTED])
 
 
 def strip_results(markdown: str) -> str:
@@ -7778,11 +8923,6 @@ def _result_ending(result: RunResult) -> str:
         words += f" (exit {result.shell_exit_code})"
     # A run that never began took no time.
     return f"{words} · {result.seconds:.2f} s" if result.seconds else words
-
-
-def _result_summary(heading: str, lines: Iterable[str]) -> str:
-    shown = [line for line in lines if line]
-    return "\n".join(["", _HEADING + heading, *shown, ""])
 
 
 # ===== end owui_plugin/render.py =====
@@ -7933,6 +9073,363 @@ class RepeatGuard:
 
 
 # ===== end owui_plugin/repeat_guard.py =====
+
+# ===== begin owui_plugin/file_intake.py =====
+
+"""The files of a chat on their way into a run: found, checked, opened."""
+
+
+_intake_log = logging.getLogger("run_code.file_intake")
+_FETCH_SECONDS = 60.0
+_FOLDER_PAGE = 4096
+_DELETED = "it was deleted"
+_FOREIGN = "it belongs to someone else"
+_UNREADABLE = "it could not be read"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesIn:
+    """What a run finds in its work folder, with the id of each stored file by its name, and a
+    sentence for each that is missing or renamed."""
+
+    files: tuple[InputFile, ...] = ()
+    ids: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the work folder, sorted."""
+        return sorted(file.name for file in self.files)
+
+    def close(self) -> None:
+        """The run has read them. Called when it is over."""
+        for file in self.files:
+            if file.content is not None:
+                file.content.close()
+
+
+async def files_for_run(
+    user_id: str,
+    chat_id: str,
+    message_id: str,
+    limits: Limits,
+    attached: Sequence[ChatFile] = (),
+) -> FilesIn:
+    """The files of a chat up to a message, opened for a run of this person.
+
+    ``attached``: files that a temporary chat, which is stored nowhere, says that it has. A
+    file that cannot be had is told of in the notes; nothing is raised for it.
+    """
+    try:
+        found = [*attached, *await _find_files(chat_id, message_id)]
+        records = await file_records({file.file_id for file in found})
+    except Exception:
+        _intake_log.exception("the files of a chat could not be looked up")
+        return FilesIn(notes=("The files of this chat could not be looked up.",))
+    usable, notes = _sort_out(found, records, user_id)
+    placed, renamed = arrange_files(usable)
+    opened, missing = await _open_files(placed, records, limits)
+    ids = {file.name: file.file_id for file in placed}
+    return FilesIn(tuple(opened), ids, (*notes, *renamed, *missing))
+
+
+async def _find_files(chat_id: str, message_id: str) -> list[ChatFile]:
+    """Attached and made files along the branch, the oldest first."""
+    found: list[ChatFile] = []
+    for message in branch_to(await chat_messages(chat_id), message_id):
+        found += attached_files(message)
+        if has_run(message) or message["id"] == message_id:
+            found += await _made_files(chat_id, message["id"])
+    return found
+
+
+async def _made_files(chat_id: str, message_id: str) -> list[ChatFile]:
+    records = await file_records(await message_file_ids(chat_id, message_id))
+    made = [record for record in records.values() if record.mark.get("kind") == "made"]
+    made.sort(key=lambda record: float(record.mark.get("at") or 0))
+    return [
+        ChatFile(record.file_id, str(record.mark.get("path") or record.name), made=True)
+        for record in made
+    ]
+
+
+def _sort_out(
+    found: Iterable[ChatFile], records: dict[str, FileRecord], user_id: str
+) -> tuple[list[ChatFile], list[str]]:
+    """The files that this person may use, and a sentence for each other one."""
+    usable, notes = [], []
+    for file in found:
+        record = records.get(file.file_id)
+        name = file.name or (record.name if record else "")
+        if record is None or record.user_id != user_id:
+            reason = _DELETED if record is None else _FOREIGN
+            notes.append(_missing_note(name, reason))
+        else:
+            usable.append(ChatFile(file.file_id, name, file.made))
+    return usable, notes
+
+
+async def _open_files(
+    placed: Sequence[ChatFile], records: dict[str, FileRecord], limits: Limits
+) -> tuple[list[InputFile], list[str]]:
+    """Opens the newest first, because they are what the question is about. A quarter of the
+    work folder stays free for the program."""
+    room = limits.work_mib * MIB * 3 // 4
+    files, notes = [], []
+    for file in reversed(placed):
+        try:
+            content = await asyncio.wait_for(
+                asyncio.to_thread(_open_stored, records[file.file_id].path),
+                _FETCH_SECONDS,
+            )
+        except Exception:  # a storage provider raises whatever it likes
+            _intake_log.warning("a file could not be read", exc_info=True)
+            notes.append(_missing_note(file.name, _UNREADABLE))
+            continue
+        taken = InputFile(file.name, content=content)
+        size = taken.size
+        needed = -(-size // _FOLDER_PAGE) * _FOLDER_PAGE
+        if needed > room:
+            content.close()
+            reason = f"there is no room in it for {size / MIB:.1f} MB"
+            notes.append(_missing_note(file.name, reason))
+            continue
+        room -= needed
+        files.append(taken)
+    return files, notes
+
+
+def _missing_note(name: str, reason: str) -> str:
+    return f"“{name}” is not in the work folder: {reason}."
+
+
+def _open_stored(path: str) -> IO[bytes]:
+    if not path:
+        raise FileNotFoundError("a file without a path")
+    local = local_path(path)
+    source = local.open("rb")
+    if local == Path(path):
+        return source
+    # A remote storage writes each download to the same place: the next one would overwrite
+    # the bytes under a run that still reads them.
+    with source:
+        copy = spooled_file()
+        shutil.copyfileobj(source, copy)
+    return copy
+
+
+# ===== end owui_plugin/file_intake.py =====
+
+# ===== begin owui_plugin/file_rendering.py =====
+
+"""The files of a run as Markdown: pictures, players, links, and the start of small texts.
+
+Open WebUI's Markdown makes a player of an HTML block ``<audio>`` or ``<video>`` whose content
+is the address. Every name is shown escaped, short in its middle, with its ending.
+"""
+
+
+_MOST_PICTURES = 12
+_MOST_PLAYERS = 3
+_MOST_LINKS = 30
+_MOST_NOT_KEPT = 10
+_MOST_PREVIEWS = 2
+_PREVIEWED_UP_TO = 4  # files; of more, the list is enough to read
+_PREVIEW_LINES = 15
+_PARTIAL = " from a run that did not finish, maybe incomplete"
+_ENDED = (Outcome.OK, Outcome.FAILED)
+_TITLES = {"output": "the whole output", "archive": "all files in one archive"}
+
+
+def file_address(file_id: str, download: bool = False) -> str:
+    """Where Open WebUI serves a stored file, to those who may read it."""
+    return f"/api/v1/files/{file_id}/content" + ("?attachment=true" if download else "")
+
+
+def size_text(size: int) -> str:
+    """A size for people: bytes, KB or MB (of 1024)."""
+    if size < 1024:
+        return f"{size} bytes" if size != 1 else "1 byte"
+    if size < 1 << 20:
+        return f"{size / 1024:.1f} KB"
+    return f"{size / (1 << 20):.1f} MB"
+
+
+def render_files(
+    kept: KeptFiles, skipped: Sequence[SkippedFile], outcome: Outcome
+) -> str:
+    """Markdown for what a run made; empty when that is nothing. ``skipped``: what the sandbox
+    did not hand over and the store did not take."""
+    if not kept.files and not skipped:
+        return ""
+    made = [file for file in kept.files if file.kind == "made"]
+    lines = [_image(file) for file in made if is_image(file.media)][:_MOST_PICTURES]
+    lines += _links(kept.files)
+    lines += _skipped_lines(skipped)
+    parts = [result_section(_files_heading(len(made), outcome), lines)]
+    parts += list(_players(made))[:_MOST_PLAYERS]
+    if len(made) <= _PREVIEWED_UP_TO:
+        parts += [_preview(file) for file in made if file.start][:_MOST_PREVIEWS]
+    return "\n".join(parts)
+
+
+def file_chips(kept: KeptFiles) -> list[dict[str, Any]]:
+    """The same files as entries of Open WebUI's ``files`` event, for a chat whose messages
+    are stored nowhere."""
+    return [_chip(file) for file in kept.files]
+
+
+def _chip(file: KeptFile) -> dict[str, Any]:
+    if is_image(file.media):
+        address = file_address(file.file_id)
+        return {"type": "image", "url": address, "name": short_name(file.name)}
+    return {
+        "type": "file",
+        "id": file.file_id,
+        "url": file.file_id,
+        "name": short_name(file.name),
+        "size": file.size,
+        "content_type": file.media,
+    }
+
+
+def _files_heading(count: int, outcome: Outcome) -> str:
+    if not count:
+        return "files"
+    heading = "1 file" if count == 1 else f"{count} files"
+    return heading if outcome in _ENDED else heading + _PARTIAL
+
+
+def _link_text(name: str) -> str:
+    """A link text must not hold square brackets, not even escaped ones: round ones do."""
+    return escape_markdown(short_name(name).replace("[", "(").replace("]", ")"))
+
+
+def _image(file: KeptFile) -> str:
+    return f"![{_link_text(file.name)}]({file_address(file.file_id)})"
+
+
+def _links(files: Sequence[KeptFile]) -> list[str]:
+    made = [file for file in files if file.kind == "made"]
+    others = [file for file in files if file.kind != "made"]
+    # With an archive at hand, nobody needs a hundred lines.
+    most = _MOST_LINKS if len(made) > ARCHIVE_ABOVE else len(made)
+    lines = [_link(file) for file in (*others, *made[:most])]
+    if len(made) > most:
+        lines.append(f"- and {len(made) - most} more, which are in the archive")
+    return lines
+
+
+def _link(file: KeptFile) -> str:
+    about = f": {_TITLES[file.kind]}" if file.kind in _TITLES else ""
+    address = file_address(file.file_id, download=True)
+    return f"- [{_link_text(file.name)}]({address}) · {size_text(file.size)}{about}"
+
+
+def _skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
+    """One line for each reason: a program may leave ten thousand things of a kind."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in skipped:
+        by_reason.setdefault(entry.reason, []).append(entry.name)
+    lines = [
+        f"- not kept: {_some_names(names)}{escape_markdown(reason)}"
+        for reason, names in by_reason.items()
+    ]
+    return lines[:_MOST_NOT_KEPT]
+
+
+def _some_names(names: Sequence[str]) -> str:
+    named = [escape_markdown(short_name(name, 40)) for name in names if name]
+    if not named:
+        return ""
+    shown = ", ".join(named[:_MOST_NOT_KEPT])
+    more = len(named) - _MOST_NOT_KEPT
+    return f"{shown} and {more} more: " if more > 0 else f"{shown}: "
+
+
+def _players(files: Iterable[KeptFile]) -> Iterable[str]:
+    for file in files:
+        tag = "audio" if is_audio(file.media) else "video"
+        if tag == "audio" or is_video(file.media):
+            yield f"\n<{tag}>\n{file_address(file.file_id)}\n</{tag}>\n"
+
+
+def _preview(file: KeptFile) -> str:
+    text = file.start.decode("utf-8", "ignore").removeprefix("\ufeff")
+    lines = text.splitlines(keepends=True)
+    cut = len(lines) > _PREVIEW_LINES or len(file.start) < file.size
+    shown = "".join(lines[:_PREVIEW_LINES]).rstrip("\n") + ("\n…" if cut else "")
+    start = ", its start" if cut else ""
+    return f"\n{_link_text(file.name)}{start}:\n\n{fenced(shown)}"
+
+
+# ===== end owui_plugin/file_rendering.py =====
+
+# ===== begin owui_plugin/run_files.py =====
+
+"""The files of one run, from the chat into the work folder and from there into the store."""
+
+
+class RunFiles:
+    """What one run finds and leaves, and how people and model are told of it. Used once by
+    the button and by the tool: bring_in, then keep, then the rest."""
+
+    def __init__(self, place: Place, quota: Quota) -> None:
+        self._place = place
+        self._quota = quota
+        self._found = FilesIn()
+        self._kept = KeptFiles()
+
+    async def bring_in(
+        self, limits: Limits, attached: Sequence[ChatFile] = ()
+    ) -> tuple[InputFile, ...]:
+        """The files of the chat for a request with these limits. Raises nothing: what is
+        missing is told in the notes."""
+        place = self._place
+        self._found = await files_for_run(
+            place.user_id, place.chat_id, place.message_id, limits, attached
+        )
+        return self._found.files
+
+    async def keep(self, result: RunResult, shown_bytes: int) -> RunResult:
+        """Store what the run made; returns the result with what was really stored.
+
+        ``shown_bytes``: how much of the output is shown; when it is longer, it is stored too.
+        """
+        self._found.close()
+        is_cut = result.output.omitted or _text_size(result) > shown_bytes
+        # In a task of its own: half a file must not be left when the caller is cancelled.
+        work = keep_files(self._place, result, self._quota, with_output=bool(is_cut))
+        self._kept = await keep_task(work)
+        return self._kept.applied_to(result)
+
+    def notes(self, result: RunResult) -> list[str]:
+        """Sentences for people and model: of files that are missing, renamed, or not there."""
+        missed = work_folder_note(result, self._found.names)
+        return [*self._found.notes, *([missed] if missed else [])]
+
+    def markdown(self, result: RunResult) -> str:
+        """The files as they are shown under the answer; empty when there are none."""
+        return render_files(self._kept, result.skipped, result.outcome)
+
+    @property
+    def chips(self) -> list[dict[str, Any]]:
+        """The stored files, for an event to the browser."""
+        return file_chips(self._kept)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each file that was there or was made can be fetched, by its name."""
+        ids = dict(self._found.ids)
+        ids |= {file.name: file.file_id for file in self._kept.files}
+        return {name: file_address(file_id) for name, file_id in ids.items()}
+
+
+def _text_size(result: RunResult) -> int:
+    return len(str(result.output).encode("utf-8", "replace"))
+
+
+# ===== end owui_plugin/run_files.py =====
 
 # ===== begin sandbox_core/call_input.py =====
 
@@ -8092,9 +9589,6 @@ def _utf8_size(text: str) -> int:
 """The run_code tool: what a model calls to have its code run, and what it is told."""
 
 
-_TURN_END_SECONDS = 10.0
-_TURN_POLL_SECONDS = 0.1
-
 _OWN_IMAGE = CommonValves().image
 _OWN_PACKAGES = (
     "Python has numpy, pandas, matplotlib, scipy, scikit-learn, sympy, pillow, openpyxl, lxml,\n"
@@ -8136,38 +9630,48 @@ class Tools:
         __user__: dict[str, Any] | None = None,
         __chat_id__: str | None = None,
         __message_id__: str | None = None,
+        __metadata__: dict[str, Any] | None = None,
         __event_emitter__: Any = None,
     ) -> str:
         """Run a program in a sandbox; the model is told more, see ``valves``."""
         valves = self.valves
         user = __user__ or {}
-        user_id, chat_id = str(user.get("id")), str(__chat_id__)
+        place = Place(str(user.get("id")), str(__chat_id__), str(__message_id__))
         try:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             program, known = read_call(code, language)
-            request = RunRequest(
-                steps=(Step(known.name, program),),
-                stdin=str(stdin or "").encode("utf-8", "replace"),
-                limits=settings.limits,
-                user=user_id,
-                chat=chat_id,
-            )
         except SandboxError as error:
             return await _refuse(__event_emitter__, str(error))
         digest = call_digest(known.name, program, str(stdin))
-        if self._guard.refuses(user_id, chat_id, digest):
+        if self._guard.refuses(place.user_id, place.chat_id, digest):
             return await _refuse(__event_emitter__, REPEAT_SENTENCE)
-        call = _Call(
-            request,
-            known.title,
-            user_id,
-            chat_id,
-            str(__message_id__),
-            __event_emitter__,
+        files = RunFiles(place, settings.quota)
+        request = RunRequest(
+            steps=(Step(known.name, program),),
+            files=await files.bring_in(
+                settings.limits, _files_of_temporary_chat(place, __metadata__)
+            ),
+            stdin=str(stdin or "").encode("utf-8", "replace"),
+            limits=settings.limits,
+            user=place.user_id,
+            chat=place.chat_id,
         )
+        call = _Call(request, known.title, place, files, __event_emitter__)
         result = await call.run(settings)
-        self._guard.ended(user_id, chat_id, digest, result.outcome)
-        return render_for_model(result, settings.model_output_kb * 1024)
+        self._guard.ended(place.user_id, place.chat_id, digest, result.outcome)
+        return render_for_model(
+            result, settings.model_output_kb * 1024, files.notes(result)
+        )
+
+
+def _files_of_temporary_chat(
+    place: Place, metadata: dict[str, Any] | None
+) -> list[ChatFile]:
+    """What is attached to the question, where no stored message tells it."""
+    question = (metadata or {}).get("user_message")
+    if is_saved_chat(place.chat_id) or not isinstance(question, dict):
+        return []
+    return attached_files({**question, "role": "user"})
 
 
 async def _refuse(emitter: Emitter | None, sentence: str) -> str:
@@ -8183,16 +9687,14 @@ class _Call:
         self,
         request: RunRequest,
         label: str,
-        user_id: str,
-        chat_id: str,
-        message_id: str,
+        place: Place,
+        files: RunFiles,
         emitter: Emitter | None,
     ) -> None:
         self._request = request
         self._label = label
-        self._user_id = user_id
-        self._chat_id = chat_id
-        self._message_id = message_id
+        self._place = place
+        self._files = files
         self._emitter = emitter
 
     async def run(self, settings: Settings) -> RunResult:
@@ -8204,7 +9706,7 @@ class _Call:
             "tool",
             settings.shared,
             self._request,
-            self._user_id,
+            self._place.user_id,
             CancelToken(),
             on_wait=progress.waiting,
             on_start=progress.running,
@@ -8215,8 +9717,22 @@ class _Call:
             # In a task of its own, because a person may press Stop twice.
             await asyncio.shield(keep_task(self._stop(ticket, progress, settings)))
             raise
+        result = await self._files.keep(result, settings.model_output_kb * 1024)
+        await self._show_files(result)
         await emit(self._emitter, "status", progress.ended(result))
         return result
+
+    async def _show_files(self, result: RunResult) -> None:
+        """Let the person see the files: under the answer, as soon as that is complete."""
+        if not is_saved_chat(self._place.chat_id):
+            if self._files.chips:
+                await emit(self._emitter, "files", {"files": self._files.chips})
+            return
+        text, addresses = self._files.markdown(result), self._files.addresses
+        if text or addresses:
+            item = text_item(result.run_id, text) if text else None
+            shown = show_after_turn(self._place, item, addresses, self._emitter)
+            keep_task(shown)
 
     async def _stop(
         self, ticket: RunTicket, progress: Progress, settings: Settings
@@ -8224,19 +9740,19 @@ class _Call:
         result = await ticket.stop()
         await emit(self._emitter, "status", progress.ended(result))
         shown_bytes = settings.model_output_kb * 1024  # the model will read it
-        text = render_for_chat(result, self._label, shown_bytes)
-        keep_task(self._leave_behind(text_item(result.run_id, text)))
-
-    async def _leave_behind(self, item: dict[str, Any]) -> None:
-        """Put what was printed under the stopped answer. Open WebUI drops the result of a
-        stopped call, and writes the message once more while it ends the turn."""
-        deadline = Deadline(_TURN_END_SECONDS)
-        while not deadline.passed():
-            message = await stored_message(self._chat_id, self._message_id)
-            if message is None or message.get("done"):
-                break
-            await asyncio.sleep(_TURN_POLL_SECONDS)
-        await add_item(self._chat_id, self._message_id, item, self._emitter)
+        result = await self._files.keep(result, shown_bytes)
+        notes = self._files.notes(result)
+        text = render_for_chat(result, self._label, shown_bytes, notes)
+        item = text_item(result.run_id, text + self._files.markdown(result))
+        # Open WebUI drops the result of a stopped call.
+        shown = show_after_turn(
+            self._place,
+            item,
+            self._files.addresses,
+            self._emitter,
+            STOPPED_TURN_SECONDS,
+        )
+        keep_task(shown)
 
 
 def _describe_tool(valves: ToolValves) -> str:
@@ -8251,8 +9767,12 @@ def _describe_tool(valves: ToolValves) -> str:
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
 see; in Python the value of a last bare expression is returned too.
-Nothing persists: each call starts with an empty work folder (/mnt/data), no files and no
-variables of earlier calls. There is no network, no keyboard and no way to install packages.
+The work folder, /mnt/data, holds the files that were attached to this chat and those that
+earlier calls saved there, under their own names. What a program saves there is kept (at most
+{limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
+answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
+persists: no variables, no processes. There is no network, no keyboard and no way to install
+packages.
 {packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.

@@ -15,7 +15,7 @@ _VENV_VARIABLE = "RUN_CODE_OWUI_VENV"
 # Background questions to the model would get in the way of scripted answers.
 _NO_BACKGROUND_TASKS = {
     f"ENABLE_{task}_GENERATION": "false"
-    for task in ("TITLE", "TAGS", "FOLLOW_UP", "AUTOCOMPLETE")
+    for task in ("TITLE", "TAGS", "FOLLOW_UP", "AUTOCOMPLETE", "RETRIEVAL_QUERY")
 }
 
 

@@ -3,7 +3,7 @@
 import pytest
 from docs_tables import TABLES, TableError, fill_tables, run
 
-from owui_plugin.settings import EveryValve
+from owui_plugin.valves import EveryValve
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import limit_records
 

@@ -97,3 +97,27 @@ def test_shell_exit_code(
 ) -> None:
     result = RunResult("r", Outcome.FAILED, exit_code=exit_code, signal=signal)
     assert result.shell_exit_code == expected
+
+
+def test_open_files_are_read_in_pieces_and_more_than_once() -> None:
+    file = InputFile("a", content=io.BytesIO(b"12345"))
+    assert file.size == 5
+    assert [bytes(chunk) for chunk in file.chunks(2)] == [b"12", b"34", b"5"]
+    assert b"".join(file.chunks(9)) == b"12345"
+    assert b"".join(InputFile("a", b"12345").chunks(2)) == b"12345"
+
+
+def test_open_files_cross_as_plain_values() -> None:
+    content = io.BytesIO(b"12345")
+    request = RunRequest((Step("python", ""),), (InputFile("a", content=content),))
+    assert RunRequest.from_plain(request.to_plain()).files[0].content is content
+    full = OutputFile("full-output.txt", 5, content)
+    result = RunResult("1", Outcome.OK, full_output=full)
+    assert RunResult.from_plain(result.to_plain()) == result
+
+
+def test_an_unreadable_file_is_named() -> None:
+    content = io.BytesIO(b"12345")
+    content.close()
+    with pytest.raises(InvalidRequest, match="“a” could not be read"):
+        list(InputFile("a", content=content).chunks(2))

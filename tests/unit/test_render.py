@@ -328,7 +328,7 @@ HINTED = [
     ("npm error code EAI_AGAIN", "no network"),
     (
         "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'",
-        "empty work folder",
+        "files that were given",
     ),
     ("main.sh: line 1: figlet: command not found", "not in the sandbox"),
     ("OSError: [Errno 30] Read-only file system: '/etc/x'", "work folder and `/tmp`"),

@@ -10,16 +10,13 @@ from pydantic import ValidationError
 
 from owui_plugin.settings import (
     LIMIT_OF_VALVE,
-    ActionValves,
-    EveryValve,
-    PersonalValves,
     Settings,
     SettingsError,
-    ToolValves,
     describe_allowed,
     environment_name,
     resolve_settings,
 )
+from owui_plugin.valves import ActionValves, EveryValve, PersonalValves, ToolValves
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.limits import Limits, limit_records
 

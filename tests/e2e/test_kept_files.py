@@ -1,0 +1,140 @@
+"""Whose files they are, how many are kept, and what is not brought back."""
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from scripts.bringup.rest import Refused
+from tests.e2e.conftest import Person
+from tests.e2e.file_runs import LINK, plain, run_in
+from tests.e2e.runs import FUNCTION, run, valves
+from tests.owui.client import ChatClient
+from tests.owui.scripted_model import MODEL, ScriptedModel
+from tests.owui.server import OpenWebUIServer
+
+pytestmark = pytest.mark.usefixtures("plugins")
+
+
+def test_F05_two_chats_keep_their_own_files(
+    member: Person, model: ScriptedModel
+) -> None:
+    write, read = (
+        "open('state.json', 'w').write('%d')",
+        "print(open('state.json').read() * 3)",
+    )
+    chats = [run_in(member.client, model, write % number)[0] for number in (1, 2)]
+    for number, chat_id in enumerate(chats, start=1):
+        text = run_in(member.client, model, read, chat_id=chat_id)[1]
+        assert f"\n{str(number) * 3}\n" in text
+    text = run_in(member.client, model, "open('stat.json')", chat_id=chats[0])[1]
+    assert "In the work folder at the start: state.json." in plain(text)
+
+
+def test_U01_two_people_see_only_their_own(admin: Person, member: Person) -> None:
+    """Same second, same file name."""
+
+    def three_runs(person: Person, word: str) -> list[bytes]:
+        code = f"print('{word}'); open('same.txt', 'w').write('{word}')"
+        texts = [run(person.client, code) for _ in range(3)]
+        assert all(f"\n{word}\n" in text for text in texts)
+        return [person.client.download(LINK.findall(text)[0]) for text in texts]
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(three_runs, admin, "admin")
+        second = pool.submit(three_runs, member, "member")
+        assert first.result() == [b"admin"] * 3
+        assert second.result() == [b"member"] * 3
+
+
+def test_U02_nobody_else_opens_a_file_but_readers_of_a_shared_chat(
+    admin: Person, member: Person, model: ScriptedModel
+) -> None:
+    other = ChatClient(admin.client.url, model=MODEL)
+    admin.client.add_user("Eve Else", "eve@example.com", "a-password-of-eve")
+    other.sign_in("eve@example.com", "a-password-of-eve")
+    code = "open('secret.txt', 'w').write('mine')"
+    chat_id, text = run_in(member.client, model, code)
+    (address,) = LINK.findall(text)
+    assert member.client.download(address) == b"mine"
+    nobody = ChatClient(admin.client.url)
+    for stranger in (other, nobody):
+        with pytest.raises(Refused):
+            stranger.download(address)
+    member.client.post(f"/api/v1/chats/{chat_id}/share")
+    everybody = {"principal_type": "user", "principal_id": "*", "permission": "read"}
+    grants = {"access_grants": [everybody]}
+    admin.client.post(f"/api/v1/chats/shared/{chat_id}/access/update", grants)
+    assert other.download(address) == b"mine"
+    with pytest.raises(Refused):
+        nobody.download(address)
+
+
+def test_U06_a_quota_refuses_files_with_numbers_and_shows_the_output(
+    admin: Person, member: Person
+) -> None:
+    with valves(admin.client, FUNCTION, kept_files_per_user=0):
+        text = run(member.client, "open('a.bin', 'w').write('x'); print('out')")
+    assert "\nout\n" in text
+    assert "a.bin: you keep" in text
+    assert "of 0 files from runs" in text
+    assert "Manage Files" in text
+    assert LINK.findall(text) == []
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """The folder on a disk of its own that has no room left."""
+    options = "size=4k,mode=755"
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+    subprocess.run(mount, check=True, timeout=10)
+    try:
+        (folder / "filling").write_bytes(b"x" * 4096)
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True, timeout=10)
+
+
+def test_H09_a_full_disk_loses_the_files_and_nothing_else(
+    server: OpenWebUIServer, member: Person
+) -> None:
+    with full_disk(server.log.parent / "data" / "uploads"):
+        text = run(member.client, "open('a.bin', 'w').write('x'); print('out')")
+    assert "\nout\n" in text
+    assert "a.bin: the server's disk is full" in plain(text)
+    assert LINK.findall(text) == []
+
+
+def test_R34_what_is_no_file_is_named_and_not_brought_back(member: Person) -> None:
+    """R34, and R11: names and bytes of all scripts."""
+    code = """\
+import os
+os.mkfifo("pipe"); os.symlink("/etc/passwd", "passwd.txt"); os.symlink("loop", "loop")
+open("real.txt", "w").write("r"); os.link("real.txt", "hard.txt")
+open("naïve-测试.txt", "w").write("ß🧪")
+with open("hole.bin", "wb") as hole: hole.truncate(10**9)
+"""
+    text = run(member.client, code)
+    served = sorted(member.client.download(address) for address in LINK.findall(text))
+    assert served == sorted([b"r", b"r", "ß🧪".encode()])
+    for name in ("pipe", "passwd.txt", "loop", "hole.bin", "naïve-测试.txt"):
+        assert name in plain(text)
+
+
+def test_R32_many_files_are_few_words(member: Person) -> None:
+    text = run(member.client, "for i in range(3000): open(f'f{i}', 'w').close()")
+    assert "beyond the limit of 100" in text
+    assert "and 90 more: empty" in text
+    assert len(text) < 1024
+
+
+def test_R06_a_long_output_is_shown_in_part_and_offered_whole(member: Person) -> None:
+    text = run(member.client, 'for i in range(20000):\n    print("line", i)')
+    assert "line 0\n" in text
+    assert "line 19999\n" in text
+    assert "line 10000\n" not in text
+    whole = member.client.download(LINK.findall(text)[0]).decode()
+    assert whole == "".join(f"line {i}\n" for i in range(20000))
