@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, StorageState
 
 from scripts.bringup.plugins import install, plugin_files
+from tests.e2e.runs import valves
 from tests.owui.browser import ChatPage, chromium
 from tests.owui.client import ChatClient
 from tests.owui.scripted_model import MODEL, ScriptedModel
@@ -83,6 +84,13 @@ def member(server: OpenWebUIServer, browser: Browser, admin: Person) -> Person:
 def plugins(admin: Person) -> None:
     """Both plugin files, installed as an administrator does it."""
     install(admin.client, plugin_files())
+
+
+@pytest.fixture(scope="module")
+def cold(plugins: None, admin: Person) -> Iterator[None]:
+    """No sandboxes are kept ready, so that each one that there is belongs to a run."""
+    with valves(admin.client, warm_sandboxes=0):
+        yield
 
 
 @pytest.fixture

@@ -75,15 +75,16 @@ def valves(
     client: ChatClient, *plugins: Plugin, personal: bool = False, **values: Any
 ) -> Iterator[None]:
     """Set valves of the plugins (both when none is given) and put them back afterwards."""
-    end = "user/update" if personal else "update"
-    paths = [f"{plugin.path}/valves/{end}" for plugin in plugins or (FUNCTION, TOOL)]
-    for path in paths:
-        client.post(path, values)
+    kind = "valves/user" if personal else "valves"
+    paths = [f"{plugin.path}/{kind}" for plugin in plugins or (FUNCTION, TOOL)]
+    before = {path: client.get(path) or {} for path in paths}
     try:
+        for path in paths:
+            client.post(f"{path}/update", {**before[path], **values})
         yield
     finally:
         for path in paths:
-            client.post(path, dict.fromkeys(values))
+            client.post(f"{path}/update", before[path])
 
 
 def sandboxes_of(pid: int, docker_host: str) -> Sequence[Lease]:

@@ -23,7 +23,7 @@ from tests.owui.server import OpenWebUIServer
 
 Picture = Callable[[ChatPage, str], None]
 
-pytestmark = pytest.mark.usefixtures("plugins")
+pytestmark = pytest.mark.usefixtures("cold")
 
 TWO_BLOCKS = (
     "First:\n\n```python\nname = 'first'\nprint(name)\n```\n\n"

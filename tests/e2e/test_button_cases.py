@@ -22,7 +22,7 @@ from tests.owui.server import OpenWebUIServer
 
 SECONDS, MEMORY_MB = 4, 128
 
-pytestmark = pytest.mark.usefixtures("plugins", "low_limits")
+pytestmark = pytest.mark.usefixtures("cold", "low_limits")
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from tests.owui.server import OpenWebUIServer
 
 Picture = Callable[[ChatPage, str], None]
 
-pytestmark = pytest.mark.usefixtures("plugins")
+pytestmark = pytest.mark.usefixtures("cold")
 
 SLEEPER = "import time\nprint('begun')\ntime.sleep(60)"
 
@@ -46,6 +46,14 @@ def proxy(tmp_path: Path, docker_host: str, admin: Person) -> Iterator[DockerPro
             yield proxy
     finally:
         proxy.stop()
+
+
+@pytest.fixture
+def warm(admin: Person, member: Person) -> Iterator[None]:
+    """There is a sandbox ready, which nobody may forget either."""
+    with valves(admin.client, warm_sandboxes=1):
+        run(member.client, "print(1)")
+        yield
 
 
 def told_by_tool(person: Person, model: ScriptedModel, code: str) -> str:
@@ -162,6 +170,7 @@ def test_changed_valves_end_the_threads_of_the_old_runtime(
 
 
 def test_h01_a_restart_during_runs(
+    warm: None,
     server: OpenWebUIServer,
     docker_host: str,
     member: Person,
@@ -187,10 +196,12 @@ def test_h01_a_restart_during_runs(
         histories = [
             client.message(*where).get("statusHistory") for where in everything
         ]
-        return all(histories) and len(sandboxes_of(old_pid, docker_host)) == 2
+        words = [h[-1]["description"].split()[0] for h in histories if h]
+        return sorted(words) == ["Running", "Running", "Waiting"]
 
     old_pid = server.pid
     wait_until(under_way, 30, "all are under way, the third in the queue")
+    wait_until(lambda: len(sandboxes_of(old_pid, docker_host)) >= 2, 20, "two run")
     server.crash()
     server.start()
     begin = time.monotonic()

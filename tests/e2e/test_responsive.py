@@ -13,7 +13,7 @@ from tests.e2e.runs import TOOL, run, sandboxes_of, wait_until
 from tests.owui.scripted_model import Reply, ScriptedModel, ToolCall
 from tests.owui.server import OpenWebUIServer
 
-pytestmark = pytest.mark.usefixtures("plugins")
+pytestmark = pytest.mark.usefixtures("cold")
 
 RUNS = 20
 ROUNDS = 8
@@ -49,6 +49,8 @@ def test_twenty_runs_of_one_person_hold_up_nobody(
     def sandboxes() -> int:
         return len(sandboxes_of(server.pid, docker_host))
 
+    run(admin.client, "print(1)")  # the button, too, uses the new settings now
+    wait_until(lambda: sandboxes() == 0, 20, "nothing runs")
     up_and_down()
     idle = measure(up_and_down)
     call = ToolCall("run_code", {"code": "import time\ntime.sleep(30)"})

@@ -21,7 +21,7 @@ LONG = "import time\nfor n in range(60):\n    print('tick', n)\n    time.sleep(1
 
 
 @pytest.fixture(scope="module")
-def tool_models(plugins: None, admin: Person) -> None:
+def tool_models(cold: None, admin: Person) -> None:
     """Two models for everybody that have the tool: with native calls, and with prompts."""
     admin.client.add_model(TOOL_MODEL, MODEL, [TOOL.id])
     admin.client.add_model(LEGACY_MODEL, MODEL, [TOOL.id])
