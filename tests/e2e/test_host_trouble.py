@@ -148,27 +148,6 @@ def test_bad_valves_are_refused(
     assert "use 0, or at least 0.1 s" in server.log_text()
 
 
-def test_changed_valves_end_the_threads_of_the_old_runtime(
-    admin: Person, member: Person, server: OpenWebUIServer
-) -> None:
-    def threads() -> list[str]:
-        tasks = Path(f"/proc/{server.pid}/task")
-        names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
-        return [name for name in names if name.startswith("run-code")]
-
-    def settled() -> int:
-        time.sleep(1)
-        return len(threads())
-
-    assert "· ok ·" in run(member.client, "print(1)")
-    before = settled()
-    for most in (3, 5, 6):
-        with valves(admin.client, FUNCTION, max_concurrent_runs=most):
-            assert "· ok ·" in run(member.client, "print(1)")
-    assert "· ok ·" in run(member.client, "print(1)")
-    wait_until(lambda: len(threads()) <= before, 10, f"{threads()}, not {before}")
-
-
 def test_h01_a_restart_during_runs(
     warm: None,
     server: OpenWebUIServer,

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,22 @@ def test_five_saves_of_both_leave_one_runtime():
     done = probe("tool", FIVE_SAVES.format(paths=paths, block=BLOCK))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "one runtime\n"
+
+
+def test_changed_valves_end_the_threads_of_the_old_runtime(action):
+    before = set(threading.enumerate())
+
+    def ours():
+        names = (thread.name for thread in set(threading.enumerate()) - before)
+        return sorted(name for name in names if name.startswith("run-code"))
+
+    for most in (3, 5, 6, 2):
+        action.valves = action.Valves(max_concurrent_runs=most, warm_sandboxes=0)
+        assert "\n42\n" in press(action, BLOCK).text
+    deadline = time.monotonic() + 15
+    while ours().count("run-code-reaper") > 1 or len(ours()) > 3:
+        assert time.monotonic() < deadline, ours()
+        time.sleep(0.1)
 
 
 def test_the_docker_package_is_missing(action, monkeypatch):
