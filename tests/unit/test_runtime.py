@@ -11,7 +11,8 @@ import pytest
 from owui_plugin import runtime
 from owui_plugin.backend import Backend
 from owui_plugin.runtime import claim, keep_task, process_board, start_run
-from owui_plugin.settings import ActionValves, resolve_settings
+from owui_plugin.settings import resolve_settings
+from owui_plugin.valves import ActionValves
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import EngineUnavailable
 from sandbox_core.models import RunRequest, RunResult, Step
