@@ -210,6 +210,8 @@ async def _run_blocks(
         shown_bytes = settings.shown_output_kb * 1024
         result = await files.keep(result, shown_bytes)
         notes.extend(files.notes(result))
+        if files.embeds:
+            await emit(click.emitter, "embeds", {"embeds": files.embeds})
         text = render_for_chat(result, label, shown_bytes, notes)
         return await presenter.show_result(
             run_id,

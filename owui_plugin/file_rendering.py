@@ -1,4 +1,4 @@
-"""The files of a run as Markdown: pictures, players, links, and the start of small texts.
+"""What a run made and showed as Markdown: pictures, players, links, the start of small texts.
 
 Open WebUI's Markdown makes a player of an HTML block ``<audio>`` or ``<video>`` whose content
 is the address. Every name is shown escaped, short in its middle, with its ending.
@@ -50,10 +50,17 @@ def render_files(
     if not kept.files and not skipped:
         return ""
     made = [file for file in kept.files if file.kind == "made"]
-    lines = [_image(file) for file in made if is_image(file.media)][:_MOST_PICTURES]
-    lines += _links(kept.files)
+    shown = [file for file in kept.files if file.kind == "shown"]
+    pictures = [file for file in (*shown, *made) if is_image(file.media)]
+    pictures = pictures[:_MOST_PICTURES]
+    lines = [_image(file) for file in pictures]
+    # A figure that is there to see needs no link.
+    lines += _links(
+        [file for file in kept.files if file not in pictures or file in made]
+    )
     lines += _skipped_lines(skipped)
-    parts = [result_section(_files_heading(len(made), outcome), lines)]
+    heading = _files_heading(len(shown), len(made), outcome)
+    parts = [result_section(heading, lines)]
     parts += list(_players(made))[:_MOST_PLAYERS]
     if len(made) <= _PREVIEWED_UP_TO:
         parts += [_preview(file) for file in made if file.start][:_MOST_PREVIEWS]
@@ -80,10 +87,12 @@ def _chip(file: KeptFile) -> dict[str, Any]:
     }
 
 
-def _files_heading(count: int, outcome: Outcome) -> str:
-    if not count:
+def _files_heading(shown: int, made: int, outcome: Outcome) -> str:
+    counts = ((shown, "shown", "shown"), (made, "file", "files"))
+    named = [f"{n} {one if n == 1 else many}" for n, one, many in counts if n]
+    if not named:
         return "files"
-    heading = "1 file" if count == 1 else f"{count} files"
+    heading = " · ".join(named)
     return heading if outcome in _ENDED else heading + _PARTIAL
 
 

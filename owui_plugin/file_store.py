@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import IO
 
+from owui_plugin.displays import display_files
 from owui_plugin.file_names import download_name, unused_name
 from owui_plugin.host_files import (
     FileRecord,
@@ -58,8 +59,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """A stored file. ``kind``: ``made`` by the program, its whole ``output``, or an
-    ``archive`` of all; ``start`` is the first of its text, if it is one worth showing.
+    """A stored file. ``kind``: ``shown`` (a figure or another display), ``made`` by the
+    program, its whole ``output``, or an ``archive`` of all that it made; ``start`` is the
+    first of its text, if it is one worth showing.
     """
 
     name: str
@@ -78,10 +80,17 @@ class KeptFiles:
     refused: tuple[SkippedFile, ...] = ()
 
     def applied_to(self, result: RunResult) -> RunResult:
-        """The result with the files that are really there."""
-        made = {file.name for file in self.files if file.kind == "made"}
-        files = tuple(file for file in result.files if file.name in made)
-        return replace(result, files=files, skipped=(*result.skipped, *self.refused))
+        """The result with the files and displays that are really there."""
+        made, shown = (
+            {file.name for file in self.files if file.kind == kind}
+            for kind in ("made", "shown")
+        )
+        return replace(
+            result,
+            files=tuple(file for file in result.files if file.name in made),
+            displays=tuple(one for one in result.displays if one.name in shown),
+            skipped=(*result.skipped, *self.refused),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,9 @@ async def keep_files(
     the store does. ``with_output``: the whole output too, because the chat shows a part.
     """
     empty = [SkippedFile(file.name, _EMPTY) for file in result.files if not file.size]
-    candidates = [_Candidate(file, "made") for file in result.files if file.size]
+    # What was shown is small, and what a person looks for first.
+    candidates = [_Candidate(file, "shown") for file in display_files(result)]
+    candidates += [_Candidate(file, "made") for file in result.files if file.size]
     if with_output:
         candidates += [_Candidate(file, "output") for file in _whole_output(result)]
     archive = await asyncio.to_thread(_archive_of, result.files)
@@ -118,7 +129,8 @@ async def keep_files(
     except Exception as error:
         _store_log.exception("the files of run %s could not be stored", result.run_id)
         reason = str(error) if isinstance(error, SandboxError) else _why_not(error)
-        kept, refused = [], [SkippedFile(file.name, reason) for file in result.files]
+        kept = []
+        refused = [SkippedFile(entry.name, reason) for entry in result.contents]
     finally:
         for candidate in candidates:
             candidate.file.content.close()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from owui_plugin.chat_files import ChatFile, work_folder_note
+from owui_plugin.displays import display_embeds
 from owui_plugin.file_intake import FilesIn, files_for_run
 from owui_plugin.file_rendering import file_address, file_chips, render_files
 from owui_plugin.file_store import KeptFiles, Place, keep_files
@@ -24,6 +25,7 @@ class RunFiles:
         self._quota = quota
         self._found = FilesIn()
         self._kept = KeptFiles()
+        self._embeds: list[str] = []
 
     async def bring_in(
         self, limits: Limits, attached: Sequence[ChatFile] = ()
@@ -37,11 +39,12 @@ class RunFiles:
         return self._found.files
 
     async def keep(self, result: RunResult, shown_bytes: int) -> RunResult:
-        """Store what the run made; returns the result with what was really stored.
+        """Store what the run made and showed; returns the result with what was really stored.
 
         ``shown_bytes``: how much of the output is shown; when it is longer, it is stored too.
         """
         self._found.close()
+        self._embeds = display_embeds(result)
         is_cut = result.output.omitted or _text_size(result) > shown_bytes
         # In a task of its own: half a file must not be left when the caller is cancelled.
         work = keep_files(self._place, result, self._quota, with_output=bool(is_cut))
@@ -56,6 +59,11 @@ class RunFiles:
     def markdown(self, result: RunResult) -> str:
         """The files as they are shown under the answer; empty when there are none."""
         return render_files(self._kept, result.skipped, result.outcome)
+
+    @property
+    def embeds(self) -> list[str]:
+        """Interactive parts, as documents for an ``embeds`` event to the browser."""
+        return self._embeds
 
     @property
     def chips(self) -> list[dict[str, Any]]:

@@ -163,6 +163,8 @@ class _Call:
 
     async def _show_files(self, result: RunResult) -> None:
         """Let the person see the files: under the answer, as soon as that is complete."""
+        if self._files.embeds:
+            await emit(self._emitter, "embeds", {"embeds": self._files.embeds})
         if not is_saved_chat(self._place.chat_id):
             if self._files.chips:
                 await emit(self._emitter, "files", {"files": self._files.chips})
@@ -205,7 +207,8 @@ def _describe_tool(valves: ToolValves) -> str:
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
-see; in Python the value of a last bare expression is returned too.
+see; in Python the value of a last bare expression is returned too, and figures of matplotlib
+are shown to the user by plt.show() or at the end, without being saved.
 The work folder, /mnt/data, holds the files that were attached to this chat and those that
 earlier calls saved there, under their own names. What a program saves there is kept (at most
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your

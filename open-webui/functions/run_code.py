@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     821a1dbebcae745d09a8addedc83d8e51d604472fd1caa0e4033ade299c2a66d
+#     0cae1c72d9d99117aaa5a3d785131dc4c0be9340d50f7f90d4d4f2df80b4c936
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -62,6 +62,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     owui_plugin/dialogs.py                  Questions to the person who clicked.
+#     owui_plugin/displays.py                 What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
 #     owui_plugin/file_names.py               Names of files: in the work folder, as a download, and shown.
 #     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
 #     owui_plugin/media_types.py              What a file is, told by its name: its MIME type, and how a chat can show it.
@@ -77,7 +78,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/live_output.py              The end of a program's output, shown while it runs.
 #     owui_plugin/chat_files.py               Which files belong to a chat up to a message, and under which names.
 #     owui_plugin/file_intake.py              The files of a chat on their way into a run: found, checked, opened.
-#     owui_plugin/file_rendering.py           The files of a run as Markdown: pictures, players, links, and the start of small texts.
+#     owui_plugin/file_rendering.py           What a run made and showed as Markdown: pictures, players, links, the start of small texts.
 #     owui_plugin/run_files.py                The files of one run, from the chat into the work folder and from there into the store.
 #     owui_plugin/action.py                   The Run code button: an Action under every answer that runs the code in it.
 
@@ -89,6 +90,7 @@ import codecs
 import errno
 import fcntl
 import hashlib
+import html
 import inspect
 import itertools
 import json
@@ -2279,7 +2281,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+821a1dbebcae"
+BUILD_ID = "0.1.0+0cae1c72d9d9"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -7841,6 +7843,96 @@ async def _ask(caller: Any, kind: str, question: dict[str, Any]) -> Any:
 
 # ===== end owui_plugin/dialogs.py =====
 
+# ===== begin owui_plugin/displays.py =====
+
+"""What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
+
+HTML of a program is active content. It is never put into Markdown; stored, it is a download;
+and as an embed it is two frames deep. The outer one is Open WebUI's, whose sandbox a user can
+open to Open WebUI's own origin in the settings. The inner one is ours: scripts and nothing
+else, an origin of its own always, no network but the libraries that charts are drawn with.
+"""
+
+
+_LARGEST_EMBED = 1 << 20
+_MOST_EMBEDS = 4
+_TALLEST = 2000  # pixels
+_HTML_TYPE = "text/html"
+
+# Where charts of plotly, Altair and Bokeh get their scripts.
+_LIBRARIES = "https://cdn.plot.ly https://cdn.jsdelivr.net https://cdn.bokeh.org"
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        f"script-src 'unsafe-inline' 'unsafe-eval' blob: {_LIBRARIES}",
+        f"style-src 'unsafe-inline' {_LIBRARIES}",
+        f"font-src data: {_LIBRARIES}",
+        "img-src data: blob:",
+        "media-src data: blob:",
+        "worker-src blob:",
+        "form-action 'none'",
+        "base-uri 'none'",
+    )
+)
+
+# The inner document tells how tall it is; the outer one believes numbers only, and passes
+# them on as Open WebUI expects them.
+_MEASURING = """<script>
+new ResizeObserver(() => parent.postMessage(document.documentElement.scrollHeight, "*"))
+  .observe(document.documentElement);
+</script>"""
+_OUTER = """<!DOCTYPE html>
+<html><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<style>html, body {{ margin: 0; background: white }} iframe {{ border: 0; width: 100% }}</style>
+</head><body>
+<iframe title="{title}" sandbox="allow-scripts" srcdoc="{inner}"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+addEventListener("message", (event) => {{
+  if (event.source !== frame.contentWindow || !Number.isFinite(event.data)) return;
+  const height = Math.max(40, Math.min({tallest}, Math.ceil(event.data)));
+  frame.style.height = height + "px";
+  parent.postMessage({{ type: "iframe:height", height: height + 8 }}, "*");
+}});
+</script>
+</body></html>
+"""
+
+
+def display_files(result: RunResult) -> tuple[OutputFile, ...]:
+    """Every display as a file to store, in the order in which they were shown."""
+    return tuple(
+        OutputFile(entry.name, entry.size, entry.content) for entry in result.displays
+    )
+
+
+def display_embeds(result: RunResult) -> list[str]:
+    """HTML documents for Open WebUI's ``embeds`` event, for the HTML that the run showed.
+
+    What is too large for a chat to hold is left out; it is among display_files all the same.
+    """
+    embeds = []
+    for entry in result.displays:
+        if entry.mime_type == _HTML_TYPE and entry.size <= _LARGEST_EMBED:
+            entry.content.seek(0)
+            untrusted_html = entry.content.read().decode("utf-8", "replace")
+            entry.content.seek(0)
+            embeds.append(_isolated(untrusted_html, entry.name))
+    return embeds[:_MOST_EMBEDS]
+
+
+def _isolated(untrusted_html: str, title: str) -> str:
+    return _OUTER.format(
+        policy=_POLICY,
+        title=html.escape(title),
+        inner=html.escape(untrusted_html + _MEASURING),
+        tallest=_TALLEST,
+    )
+
+
+# ===== end owui_plugin/displays.py =====
+
 # ===== begin owui_plugin/file_names.py =====
 
 """Names of files: in the work folder, as a download, and shown. Pure functions.
@@ -8190,8 +8282,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """A stored file. ``kind``: ``made`` by the program, its whole ``output``, or an
-    ``archive`` of all; ``start`` is the first of its text, if it is one worth showing.
+    """A stored file. ``kind``: ``shown`` (a figure or another display), ``made`` by the
+    program, its whole ``output``, or an ``archive`` of all that it made; ``start`` is the
+    first of its text, if it is one worth showing.
     """
 
     name: str
@@ -8210,10 +8303,17 @@ class KeptFiles:
     refused: tuple[SkippedFile, ...] = ()
 
     def applied_to(self, result: RunResult) -> RunResult:
-        """The result with the files that are really there."""
-        made = {file.name for file in self.files if file.kind == "made"}
-        files = tuple(file for file in result.files if file.name in made)
-        return replace(result, files=files, skipped=(*result.skipped, *self.refused))
+        """The result with the files and displays that are really there."""
+        made, shown = (
+            {file.name for file in self.files if file.kind == kind}
+            for kind in ("made", "shown")
+        )
+        return replace(
+            result,
+            files=tuple(file for file in result.files if file.name in made),
+            displays=tuple(one for one in result.displays if one.name in shown),
+            skipped=(*result.skipped, *self.refused),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -8229,7 +8329,9 @@ async def keep_files(
     the store does. ``with_output``: the whole output too, because the chat shows a part.
     """
     empty = [SkippedFile(file.name, _EMPTY) for file in result.files if not file.size]
-    candidates = [_Candidate(file, "made") for file in result.files if file.size]
+    # What was shown is small, and what a person looks for first.
+    candidates = [_Candidate(file, "shown") for file in display_files(result)]
+    candidates += [_Candidate(file, "made") for file in result.files if file.size]
     if with_output:
         candidates += [_Candidate(file, "output") for file in _whole_output(result)]
     archive = await asyncio.to_thread(_archive_of, result.files)
@@ -8250,7 +8352,8 @@ async def keep_files(
     except Exception as error:
         _store_log.exception("the files of run %s could not be stored", result.run_id)
         reason = str(error) if isinstance(error, SandboxError) else _why_not(error)
-        kept, refused = [], [SkippedFile(file.name, reason) for file in result.files]
+        kept = []
+        refused = [SkippedFile(entry.name, reason) for entry in result.contents]
     finally:
         for candidate in candidates:
             candidate.file.content.close()
@@ -9661,7 +9764,7 @@ def _open_stored(path: str) -> IO[bytes]:
 
 # ===== begin owui_plugin/file_rendering.py =====
 
-"""The files of a run as Markdown: pictures, players, links, and the start of small texts.
+"""What a run made and showed as Markdown: pictures, players, links, the start of small texts.
 
 Open WebUI's Markdown makes a player of an HTML block ``<audio>`` or ``<video>`` whose content
 is the address. Every name is shown escaped, short in its middle, with its ending.
@@ -9702,10 +9805,17 @@ def render_files(
     if not kept.files and not skipped:
         return ""
     made = [file for file in kept.files if file.kind == "made"]
-    lines = [_image(file) for file in made if is_image(file.media)][:_MOST_PICTURES]
-    lines += _links(kept.files)
+    shown = [file for file in kept.files if file.kind == "shown"]
+    pictures = [file for file in (*shown, *made) if is_image(file.media)]
+    pictures = pictures[:_MOST_PICTURES]
+    lines = [_image(file) for file in pictures]
+    # A figure that is there to see needs no link.
+    lines += _links(
+        [file for file in kept.files if file not in pictures or file in made]
+    )
     lines += _skipped_lines(skipped)
-    parts = [result_section(_files_heading(len(made), outcome), lines)]
+    heading = _files_heading(len(shown), len(made), outcome)
+    parts = [result_section(heading, lines)]
     parts += list(_players(made))[:_MOST_PLAYERS]
     if len(made) <= _PREVIEWED_UP_TO:
         parts += [_preview(file) for file in made if file.start][:_MOST_PREVIEWS]
@@ -9732,10 +9842,12 @@ def _chip(file: KeptFile) -> dict[str, Any]:
     }
 
 
-def _files_heading(count: int, outcome: Outcome) -> str:
-    if not count:
+def _files_heading(shown: int, made: int, outcome: Outcome) -> str:
+    counts = ((shown, "shown", "shown"), (made, "file", "files"))
+    named = [f"{n} {one if n == 1 else many}" for n, one, many in counts if n]
+    if not named:
         return "files"
-    heading = "1 file" if count == 1 else f"{count} files"
+    heading = " · ".join(named)
     return heading if outcome in _ENDED else heading + _PARTIAL
 
 
@@ -9818,6 +9930,7 @@ class RunFiles:
         self._quota = quota
         self._found = FilesIn()
         self._kept = KeptFiles()
+        self._embeds: list[str] = []
 
     async def bring_in(
         self, limits: Limits, attached: Sequence[ChatFile] = ()
@@ -9831,11 +9944,12 @@ class RunFiles:
         return self._found.files
 
     async def keep(self, result: RunResult, shown_bytes: int) -> RunResult:
-        """Store what the run made; returns the result with what was really stored.
+        """Store what the run made and showed; returns the result with what was really stored.
 
         ``shown_bytes``: how much of the output is shown; when it is longer, it is stored too.
         """
         self._found.close()
+        self._embeds = display_embeds(result)
         is_cut = result.output.omitted or _text_size(result) > shown_bytes
         # In a task of its own: half a file must not be left when the caller is cancelled.
         work = keep_files(self._place, result, self._quota, with_output=bool(is_cut))
@@ -9850,6 +9964,11 @@ class RunFiles:
     def markdown(self, result: RunResult) -> str:
         """The files as they are shown under the answer; empty when there are none."""
         return render_files(self._kept, result.skipped, result.outcome)
+
+    @property
+    def embeds(self) -> list[str]:
+        """Interactive parts, as documents for an ``embeds`` event to the browser."""
+        return self._embeds
 
     @property
     def chips(self) -> list[dict[str, Any]]:
@@ -10045,6 +10164,8 @@ async def _run_blocks(
         shown_bytes = settings.shown_output_kb * 1024
         result = await files.keep(result, shown_bytes)
         notes.extend(files.notes(result))
+        if files.embeds:
+            await emit(click.emitter, "embeds", {"embeds": files.embeds})
         text = render_for_chat(result, label, shown_bytes, notes)
         return await presenter.show_result(
             run_id,

@@ -12,20 +12,21 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     821a1dbebcae745d09a8addedc83d8e51d604472fd1caa0e4033ade299c2a66d
+#     0cae1c72d9d99117aaa5a3d785131dc4c0be9340d50f7f90d4d4f2df80b4c936
 #
 # The parts of this file, in their order:
+#     sandbox_core/errors.py                  Errors of the sandbox core.
+#     sandbox_core/limits.py                  The limits of one run: a validated value, and one record per limit for docs and valves.
+#     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
+#     sandbox_core/models.py                  What goes into a run and what comes out of it.
+#     owui_plugin/displays.py                 What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
 #     owui_plugin/file_names.py               Names of files: in the work folder, as a download, and shown.
 #     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
-#     sandbox_core/errors.py                  Errors of the sandbox core.
-#     sandbox_core/limits.py                  The limits of one run: a validated value, and one record per limit for docs and valves.
 #     owui_plugin/quota.py                    How much a person may keep of what runs make: the arithmetic, and the lock around it.
 #     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
 #     owui_plugin/media_types.py              What a file is, told by its name: its MIME type, and how a chat can show it.
-#     sandbox_core/outcome.py                 How a run ended: one enum, and the pure decision from what was observed.
-#     sandbox_core/models.py                  What goes into a run and what comes out of it.
 #     sandbox_core/spool.py                   The whole output of a run, on disk: what the head and the tail in memory leave out.
 #     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
 #     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
@@ -73,7 +74,7 @@ license: Apache-2.0
 #     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
 #     owui_plugin/repeat_guard.py             Stops a model that makes the same failing call again and again.
 #     owui_plugin/file_intake.py              The files of a chat on their way into a run: found, checked, opened.
-#     owui_plugin/file_rendering.py           The files of a run as Markdown: pictures, players, links, and the start of small texts.
+#     owui_plugin/file_rendering.py           What a run made and showed as Markdown: pictures, players, links, the start of small texts.
 #     owui_plugin/run_files.py                The files of one run, from the chat into the work folder and from there into the store.
 #     sandbox_core/call_input.py              What models put around the code that they pass to a tool, taken off again.
 #     sandbox_core/render_model.py            A run's result as short labelled text for a model, never longer than its budget.
@@ -87,6 +88,7 @@ import codecs
 import errno
 import fcntl
 import hashlib
+import html
 import inspect
 import itertools
 import json
@@ -133,368 +135,6 @@ from typing import Any, IO, Literal, NoReturn, Protocol, Self, cast
 from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-
-# ===== begin owui_plugin/file_names.py =====
-
-"""Names of files: in the work folder, as a download, and shown. Pure functions.
-
-A name from a program or a person is any text. In the work folder it stays what it is, as far
-as a file system takes it; a download gets a name that is safe on every computer.
-"""
-
-
-_LONGEST_BYTES = 255
-_LONGEST_DOWNLOAD = 200
-_LONGEST_SUFFIX = 20
-_FORBIDDEN = frozenset('<>:"/\\|?*')
-# Control characters, invisible ones, halves of characters, and ends of lines.
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
-_DOUBLE_SUFFIX = re.compile(r"\.tar\.\w{1,4}$", re.IGNORECASE)
-_UNNAMED = "file"
-
-
-def work_name(untrusted_name: str) -> str:
-    """The name that an attached file gets in the work folder: its own, without a path."""
-    last = untrusted_name.replace("\0", "").rpartition("/")[2]
-    name = last.encode("utf-8", "replace").decode()
-    if name in ("", ".", ".."):
-        return _UNNAMED
-    return _shortened(name, _LONGEST_BYTES)
-
-
-def unused_name(wanted: str, taken: set[str]) -> str:
-    """The wanted name, or the first of name_2, name_3, … that is not taken."""
-    candidate, number = wanted, 1
-    while candidate in taken:
-        number += 1
-        mark = f"_{number}"
-        stem, suffix = _split_suffix(_shortened(wanted, _LONGEST_BYTES - len(mark)))
-        candidate = f"{stem}{mark}{suffix}"
-    return candidate
-
-
-def download_name(untrusted_path: str) -> str:
-    """A name for a download: close to the file's own, and harmless everywhere."""
-    last = untrusted_path.rpartition("/")[2]
-    name = "".join("_" if _is_unsafe(character) else character for character in last)
-    name = name.rstrip(". ")
-    if not name or name[0] in ".- " or _DEVICE.match(name):
-        name = "_" + name
-    return _shortened(name, _LONGEST_DOWNLOAD).rstrip(". ")
-
-
-def short_name(name: str, most: int = 80) -> str:
-    """A name of at most ``most`` characters: what is cut is the middle, never the ending."""
-    if len(name) <= most:
-        return name
-    end = most // 3
-    return f"{name[: most - end - 1]}…{name[-end:]}"
-
-
-def _is_unsafe(character: str) -> bool:
-    return character in _FORBIDDEN or unicodedata.category(character) in _HIDDEN
-
-
-def _split_suffix(name: str) -> tuple[str, str]:
-    double = _DOUBLE_SUFFIX.search(name)
-    at = double.start() if double else name.rfind(".")
-    if at <= 0 or len(name[at:].encode("utf-8", "replace")) > _LONGEST_SUFFIX:
-        return name, ""
-    return name[:at], name[at:]
-
-
-def _shortened(name: str, most_bytes: int) -> str:
-    if len(name.encode("utf-8", "replace")) <= most_bytes:
-        return name
-    stem, suffix = _split_suffix(name)
-    room = most_bytes - len(suffix.encode("utf-8", "replace"))
-    return stem.encode("utf-8", "replace")[:room].decode("utf-8", "ignore") + suffix
-
-
-# ===== end owui_plugin/file_names.py =====
-
-# ===== begin owui_plugin/messages.py =====
-
-"""The model's own text in a stored or posted chat message, whatever its shape."""
-
-
-# Ids of the items that hold our results in a message's `output` list begin so.
-RESULT_ITEM_PREFIX = "msg_run_code_"
-
-
-def message_text(message: Any) -> str:
-    """The text that may hold code to run; empty when there is none. Takes anything.
-
-    A message with ``output`` items is what they say: the assistant's message items, without
-    reasoning, tool calls and our own results. Else ``content`` counts: a string, or parts.
-    """
-    if not isinstance(message, dict):
-        return ""
-    output = message.get("output")
-    if isinstance(output, list) and output:
-        texts = [
-            _parts_text(item.get("content")) for item in output if _is_answer(item)
-        ]
-        return "\n".join(text for text in texts if text)
-    return _parts_text(message.get("content"))
-
-
-def _is_answer(item: Any) -> bool:
-    return (
-        isinstance(item, dict)
-        and item.get("type") == "message"
-        and item.get("role", "assistant") == "assistant"
-        and not str(item.get("id", "")).startswith(RESULT_ITEM_PREFIX)
-    )
-
-
-def _parts_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = (
-        part if isinstance(part, str) else part.get("text")
-        for part in content
-        if isinstance(part, str)
-        or (isinstance(part, dict) and part.get("type") in ("text", "output_text"))
-    )
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-# ===== end owui_plugin/messages.py =====
-
-# ===== begin owui_plugin/output_items.py =====
-
-"""The items that we put into a message's ``output`` list. Pure functions on plain lists.
-
-Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
-Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
-known by its id. Status lines of ours have an extra key, our mark, by which a run that a
-restart cut off is found again.
-"""
-
-
-MARK = "run_code"
-
-
-def item_id(run_id: str) -> str:
-    """The id of the item that shows this run."""
-    return RESULT_ITEM_PREFIX + run_id
-
-
-def is_result_item(item: Any) -> bool:
-    """Whether an item of a message is one of ours."""
-    return isinstance(item, dict) and str(item.get("id", "")).startswith(
-        RESULT_ITEM_PREFIX
-    )
-
-
-def text_item(run_id: str, text: str) -> dict[str, Any]:
-    """A message item with Markdown text: what a run came to, or that it goes on."""
-    return {
-        "type": "message",
-        "id": item_id(run_id),
-        "status": "completed",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": text}],
-    }
-
-
-def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
-    """The mark of something unfinished: who works on it, and until when at the latest."""
-    return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
-
-
-def ended_mark() -> dict[str, Any]:
-    """The mark after which nothing is unfinished."""
-    return {"state": "ended"}
-
-
-def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
-    """The list with this item in the place of the one with its id, else at the end."""
-    items = list(output) if isinstance(output, list) else []
-    for index, entry in enumerate(items):
-        if isinstance(entry, dict) and entry.get("id") == item["id"]:
-            items[index] = item
-            return items
-    return [*items, item]
-
-
-def has_item(output: Any, item: dict[str, Any]) -> bool:
-    """Whether the list holds exactly this item."""
-    return isinstance(output, list) and item in output
-
-
-def unfinished_mark(status_history: Any) -> dict[str, Any] | None:
-    """Our mark in the last status of a message, if that one is still running."""
-    if not isinstance(status_history, list) or not status_history:
-        return None
-    last = status_history[-1]
-    mark = last.get(MARK) if isinstance(last, dict) else None
-    if isinstance(mark, dict) and mark.get("state") == "running":
-        return mark
-    return None
-
-
-# ===== end owui_plugin/output_items.py =====
-
-# ===== begin owui_plugin/host.py =====
-
-"""All that we ask of Open WebUI, each request behind one small function.
-
-Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
-(a self-test, a unit test) this module still loads. Calls are awaited only where they give
-something awaitable, because older versions have synchronous models.
-"""
-
-
-_host_log = logging.getLogger("run_code.host")
-_RECENT_SECONDS = 7 * 24 * 3600
-_TEMPORARY = ("local:", "channel:")
-
-Emitter = Callable[[dict[str, Any]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedMessage:
-    """A stored message that once had a run of ours, and its status lines, oldest first."""
-
-    chat_id: str
-    message_id: str
-    user_id: str
-    status_history: Any
-
-
-async def settle(value: Any) -> Any:
-    """The value, awaited if it has to be."""
-    return await value if inspect.isawaitable(value) else value
-
-
-def is_saved_chat(chat_id: Any) -> bool:
-    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
-    return (
-        isinstance(chat_id, str)
-        and bool(chat_id)
-        and not chat_id.startswith(_TEMPORARY)
-    )
-
-
-async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
-    """Send an event to the person's browser. A failure is no reason to lose a run."""
-    if emitter is None:
-        return
-    try:
-        await settle(emitter({"type": kind, "data": data}))
-    except Exception:
-        _host_log.exception("an event of kind %s could not be sent", kind)
-
-
-async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
-    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
-    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
-        return None
-    try:
-        from open_webui.models.chats import Chats
-
-        message = await settle(
-            Chats.get_message_by_id_and_message_id(chat_id, message_id)
-        )
-    except Exception:
-        _host_log.exception("a message could not be read")
-        return None
-    return message if isinstance(message, dict) else None
-
-
-async def edit_message(
-    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
-) -> dict[str, Any] | None:
-    """Change a stored message in place; returns a copy of what was written, None if it failed.
-
-    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
-    """
-    try:
-        from open_webui.models.chats import Chats
-
-        if hasattr(Chats, "edit_message_output"):
-            async with Chats.edit_message_output(chat_id, message_id) as message:
-                if message is None:
-                    return None
-                change(message)
-                return dict(deepcopy(message))
-        message = await stored_message(chat_id, message_id)
-        if message is None:
-            return None
-        change(message)
-        written = await settle(
-            Chats.upsert_message_to_chat_by_id_and_message_id(
-                chat_id, message_id, message
-            )
-        )
-        return None if written is None else dict(deepcopy(message))
-    except Exception:
-        _host_log.exception("a message could not be changed")
-        return None
-
-
-def plain_content(output: list[Any], otherwise: str) -> str:
-    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
-    try:
-        from open_webui.utils.misc import get_output_text
-    except ImportError:
-        return otherwise
-    return str(get_output_text(output))
-
-
-async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
-    """An emitter without a request, which writes nothing itself; None where there is none."""
-    try:
-        from open_webui.socket.main import get_event_emitter
-
-        request = {
-            "user_id": user_id,
-            "chat_id": chat_id,
-            "message_id": message_id,
-            "session_id": "",
-        }
-        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
-    except Exception:
-        _host_log.exception("no emitter for a message")
-        return None
-    return emitter
-
-
-async def messages_with_marks() -> list[MarkedMessage]:
-    """Recent messages with a mark of ours in their status, of runs that have ended and of
-    others. Empty where this version of Open WebUI keeps no table of messages."""
-    try:
-        from open_webui.internal.db import get_async_db_context
-        from open_webui.models.chat_messages import ChatMessage
-        from sqlalchemy import String, cast, select
-
-        query = (
-            select(
-                ChatMessage.chat_id,
-                ChatMessage.id,
-                ChatMessage.user_id,
-                ChatMessage.status_history,
-            )
-            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
-            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
-        )
-        async with get_async_db_context() as database:
-            rows = (await database.execute(query)).all()
-    except Exception:
-        _host_log.exception("unfinished runs could not be looked for")
-        return []
-    return [
-        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
-        for chat, row, user, history in rows
-    ]
-
-
-# ===== end owui_plugin/host.py =====
 
 # ===== begin sandbox_core/errors.py =====
 
@@ -692,352 +332,6 @@ _LIMIT_RECORDS = tuple(
 )
 
 # ===== end sandbox_core/limits.py =====
-
-# ===== begin owui_plugin/quota.py =====
-
-"""How much a person may keep of what runs make: the arithmetic, and the lock around it.
-
-The arithmetic is pure. The lock is a file in Open WebUI's data folder, so that two workers
-of one server cannot both take the last free place.
-"""
-
-
-_LOCK_FOLDER = "run-code-locks"
-_STRIPES = 64  # lock files in all; people who share one only wait for each other
-_LOCK_SECONDS = 30.0
-_LOCK_POLL_SECONDS = 0.05
-_FREE_SPACE = (
-    "To free space, delete files in Settings → Data Controls → Manage Files, or ask your "
-    "administrator for more"
-)
-
-
-class StoreBusy(SandboxError):
-    """Another run of the same person is storing files, and does not come to an end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What may be kept: megabytes of one run; files and megabytes of a person in all."""
-
-    run_mb: int
-    user_files: int
-    user_mb: int
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a person keeps already: number of files, and their bytes."""
-
-    files: int
-    bytes: int
-
-
-def refusals(sizes: Sequence[int], usage: Usage, quota: Quota) -> list[str]:
-    """For each file in order: why it cannot be kept; empty when it can.
-
-    ``sizes`` in bytes. A file that is refused takes nothing from those after it.
-    """
-    kept_files, kept_bytes, answers = 0, 0, []
-    for size in sizes:
-        reason = _reason_against_keeping(
-            size, Usage(usage.files + kept_files, usage.bytes), kept_bytes, quota
-        )
-        answers.append(reason)
-        if not reason:
-            kept_files += 1
-            kept_bytes += size
-    return answers
-
-
-def _reason_against_keeping(
-    size: int, usage: Usage, run_bytes: int, quota: Quota
-) -> str:
-    if run_bytes + size > quota.run_mb * MIB:
-        return f"the files of one run may take {quota.run_mb} MB in all"
-    if usage.files >= quota.user_files:
-        return f"you keep {usage.files} of {quota.user_files} files from runs. {_FREE_SPACE}"
-    if usage.bytes + run_bytes + size > quota.user_mb * MIB:
-        used = (usage.bytes + run_bytes) / MIB
-        return (
-            f"your files from runs take {used:.1f} of {quota.user_mb} MB, and this one "
-            f"needs {size / MIB:.1f} MB. {_FREE_SPACE}"
-        )
-    return ""
-
-
-@asynccontextmanager
-async def storage_lock(data_folder: Path, user_id: str) -> AsyncIterator[None]:
-    """Hold a person's lock, over all workers of this server. It holds no thread while it
-    waits. Raises StoreBusy after 30 s, OSError when the data folder cannot be written.
-    """
-    folder = data_folder / _LOCK_FOLDER
-    folder.mkdir(exist_ok=True)
-    stripe = int(hashlib.sha256(user_id.encode()).hexdigest(), 16) % _STRIPES
-    descriptor = os.open(folder / f"{stripe}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        await _lock_file(descriptor)
-        yield
-    finally:
-        os.close(descriptor)  # which unlocks it
-
-
-async def _lock_file(descriptor: int) -> None:
-    end = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise StoreBusy("Other files are being stored. Run it again.") from None
-            await asyncio.sleep(_LOCK_POLL_SECONDS)
-        else:
-            return
-
-
-# ===== end owui_plugin/quota.py =====
-
-# ===== begin owui_plugin/host_files.py =====
-
-"""What we ask of Open WebUI's file store, each request behind one small function.
-
-Verified with Open WebUI 0.12.4, like the host module. Nothing here decides anything; whatever
-Open WebUI or its storage provider raises is passed on. Functions that are not ``async`` block.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A file of Open WebUI. ``path`` is the storage's own. ``mark`` is our note on a file that
-    a run made, else empty."""
-
-    file_id: str
-    user_id: str
-    name: str
-    path: str
-    mark: dict[str, Any]
-
-
-async def chat_messages(chat_id: str) -> dict[str, Any]:
-    """The messages of a stored chat by id; empty for a temporary one."""
-    if not is_saved_chat(chat_id):
-        return {}
-    from open_webui.models.chats import Chats
-
-    return await settle(Chats.get_messages_map_by_chat_id(chat_id)) or {}
-
-
-async def message_file_ids(chat_id: str, message_id: str) -> list[str]:
-    """Ids of the files that are linked to a message of a chat; none in versions of Open WebUI
-    that know no such links."""
-    from open_webui.models.chats import Chats
-
-    if not hasattr(Chats, "get_chat_files_by_chat_id_and_message_id"):
-        return []
-    links = await settle(
-        Chats.get_chat_files_by_chat_id_and_message_id(chat_id, message_id)
-    )
-    return [link.file_id for link in links]
-
-
-async def link_to_chat(
-    chat_id: str, message_id: str, file_ids: list[str], user_id: str
-) -> None:
-    """Link files to a message: whoever may read the shared chat may then read them."""
-    from open_webui.models.chats import Chats
-
-    if is_saved_chat(chat_id) and hasattr(Chats, "insert_chat_files"):
-        await settle(Chats.insert_chat_files(chat_id, message_id, file_ids, user_id))
-
-
-async def file_records(file_ids: Iterable[str]) -> dict[str, FileRecord]:
-    """The files among these that exist, by id."""
-    wanted = list(file_ids)
-    if not wanted:
-        return {}
-    from open_webui.models.files import Files
-
-    found = await settle(Files.get_files_by_ids(wanted))
-    return {file.id: _record_of(file) for file in found}
-
-
-def _record_of(file: Any) -> FileRecord:
-    meta = file.meta if isinstance(file.meta, dict) else {}
-    mark = meta.get(MARK)
-    return FileRecord(
-        file.id,
-        str(file.user_id),
-        str(meta.get("name") or file.filename),
-        str(file.path or ""),
-        mark if isinstance(mark, dict) else {},
-    )
-
-
-async def insert_record(
-    record: FileRecord, kind: str, size: int, digest: str
-) -> FileRecord | None:
-    """Make a stored file one of its user's files. ``kind`` is its MIME type, ``size`` in
-    bytes, ``digest`` the SHA-256 in hex. None when the database did not take it."""
-    from open_webui.models.files import FileForm, Files
-
-    meta = {
-        "name": record.name,
-        "content_type": kind,
-        "size": size,
-        MARK: record.mark,
-    }
-    form = FileForm(
-        id=record.file_id,
-        hash=digest,
-        filename=record.name,
-        path=record.path,
-        # Nothing waits to be read into the search index.
-        data={"status": "completed"},
-        meta=meta,
-    )
-    return record if await settle(Files.insert_new_file(record.user_id, form)) else None
-
-
-async def usage_of(user_id: str) -> Usage:
-    """What a person keeps of files that runs made."""
-    from open_webui.internal.db import get_async_db_context
-    from open_webui.models.files import File
-    from sqlalchemy import String, cast, select
-
-    query = (
-        select(File.meta)
-        .where(File.user_id == user_id)
-        .where(cast(File.meta, String).like(f'%"{MARK}"%'))
-    )
-    async with get_async_db_context() as database:
-        metas = (await database.execute(query)).scalars().all()
-    sizes = [int(meta.get("size") or 0) for meta in metas if isinstance(meta, dict)]
-    return Usage(len(sizes), sum(sizes))
-
-
-def local_path(path: str) -> Path:
-    """A local file with the bytes at a path of the storage, which may have to be fetched."""
-    from open_webui.storage.provider import Storage
-
-    return Path(Storage.get_file(path))
-
-
-def write_bytes(content: IO[bytes], name: str) -> str:
-    """Store the bytes of an open file under a name of our own; returns the storage's path."""
-    from open_webui.storage.provider import Storage
-
-    return str(Storage.upload_file(content, name, {})[1])
-
-
-def delete_bytes(name: str) -> None:
-    """Remove what write_bytes left on this server under this name, if anything."""
-    from open_webui.config import UPLOAD_DIR
-
-    (Path(UPLOAD_DIR) / name).unlink(missing_ok=True)
-
-
-def data_folder() -> Path:
-    """Open WebUI's data folder, which all its workers on this server share."""
-    from open_webui.env import DATA_DIR
-
-    return Path(DATA_DIR)
-
-
-# ===== end owui_plugin/host_files.py =====
-
-# ===== begin owui_plugin/media_types.py =====
-
-"""What a file is, told by its name: its MIME type, and how a chat can show it.
-
-Only the name counts. Open WebUI serves everything but plain text and PDF as a download, so
-that a page or a drawing from a sandbox never runs as a page of Open WebUI; a picture shown
-by an ``<img>`` runs no script whatever it holds.
-"""
-
-
-_ANYTHING = "application/octet-stream"
-_OFFICE = "application/vnd.openxmlformats-officedocument."
-_MORE_TYPES = {
-    ".avif": "image/avif",
-    ".docx": f"{_OFFICE}wordprocessingml.document",
-    ".flac": "audio/flac",
-    ".ipynb": "application/x-ipynb+json",
-    ".jsonl": "application/jsonl",
-    ".log": "text/plain",
-    ".m4a": "audio/mp4",
-    ".md": "text/markdown",
-    ".ogg": "audio/ogg",
-    ".opus": "audio/ogg",
-    ".parquet": "application/vnd.apache.parquet",
-    ".pptx": f"{_OFFICE}presentationml.presentation",
-    ".toml": "application/toml",
-    ".wav": "audio/wav",
-    ".webp": "image/webp",
-    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
-    ".yaml": "application/yaml",
-    ".yml": "application/yaml",
-}
-_PACKED = {
-    "gzip": "application/gzip",
-    "bzip2": "application/x-bzip2",
-    "xz": "application/x-xz",
-}
-_PICTURES = frozenset(
-    f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml", "bmp")
-)
-_READABLE = frozenset(
-    {
-        "text/plain",
-        "text/csv",
-        "text/tab-separated-values",
-        "text/markdown",
-        "application/json",
-        "application/jsonl",
-    }
-)
-
-
-def _known_types() -> MimeTypes:
-    types = MimeTypes()  # the library's own table, without the machine's files
-    for suffix, kind in _MORE_TYPES.items():
-        types.add_type(kind, suffix)
-    return types
-
-
-_TYPES = _known_types()
-
-
-def media_type(name: str) -> str:
-    """The MIME type of a file of this name; ``application/octet-stream`` when unknown."""
-    # A name is no URL: guess_type would cut it at a colon or a question mark.
-    suffixed = "file." + ".".join(name.rpartition("/")[2].split(".")[1:][-2:])
-    kind, packing = _TYPES.guess_type(suffixed.replace(":", "_"))
-    if packing:
-        return _PACKED.get(packing, _ANYTHING)
-    return kind or _ANYTHING
-
-
-def is_image(kind: str) -> bool:
-    """Whether browsers show this type as a picture."""
-    return kind in _PICTURES
-
-
-def is_audio(kind: str) -> bool:
-    """Whether this type is sound."""
-    return kind.startswith("audio/")
-
-
-def is_video(kind: str) -> bool:
-    """Whether this type is video."""
-    return kind.startswith("video/")
-
-
-def can_preview(kind: str) -> bool:
-    """Whether the start of such a file tells a reader something."""
-    return kind in _READABLE
-
-
-# ===== end owui_plugin/media_types.py =====
 
 # ===== begin sandbox_core/outcome.py =====
 
@@ -1419,6 +713,804 @@ def _shallow_plain(value: InputFile | OutputFile | Display) -> dict[str, Any]:
 
 # ===== end sandbox_core/models.py =====
 
+# ===== begin owui_plugin/displays.py =====
+
+"""What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
+
+HTML of a program is active content. It is never put into Markdown; stored, it is a download;
+and as an embed it is two frames deep. The outer one is Open WebUI's, whose sandbox a user can
+open to Open WebUI's own origin in the settings. The inner one is ours: scripts and nothing
+else, an origin of its own always, no network but the libraries that charts are drawn with.
+"""
+
+
+_LARGEST_EMBED = 1 << 20
+_MOST_EMBEDS = 4
+_TALLEST = 2000  # pixels
+_HTML_TYPE = "text/html"
+
+# Where charts of plotly, Altair and Bokeh get their scripts.
+_LIBRARIES = "https://cdn.plot.ly https://cdn.jsdelivr.net https://cdn.bokeh.org"
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        f"script-src 'unsafe-inline' 'unsafe-eval' blob: {_LIBRARIES}",
+        f"style-src 'unsafe-inline' {_LIBRARIES}",
+        f"font-src data: {_LIBRARIES}",
+        "img-src data: blob:",
+        "media-src data: blob:",
+        "worker-src blob:",
+        "form-action 'none'",
+        "base-uri 'none'",
+    )
+)
+
+# The inner document tells how tall it is; the outer one believes numbers only, and passes
+# them on as Open WebUI expects them.
+_MEASURING = """<script>
+new ResizeObserver(() => parent.postMessage(document.documentElement.scrollHeight, "*"))
+  .observe(document.documentElement);
+</script>"""
+_OUTER = """<!DOCTYPE html>
+<html><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<style>html, body {{ margin: 0; background: white }} iframe {{ border: 0; width: 100% }}</style>
+</head><body>
+<iframe title="{title}" sandbox="allow-scripts" srcdoc="{inner}"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+addEventListener("message", (event) => {{
+  if (event.source !== frame.contentWindow || !Number.isFinite(event.data)) return;
+  const height = Math.max(40, Math.min({tallest}, Math.ceil(event.data)));
+  frame.style.height = height + "px";
+  parent.postMessage({{ type: "iframe:height", height: height + 8 }}, "*");
+}});
+</script>
+</body></html>
+"""
+
+
+def display_files(result: RunResult) -> tuple[OutputFile, ...]:
+    """Every display as a file to store, in the order in which they were shown."""
+    return tuple(
+        OutputFile(entry.name, entry.size, entry.content) for entry in result.displays
+    )
+
+
+def display_embeds(result: RunResult) -> list[str]:
+    """HTML documents for Open WebUI's ``embeds`` event, for the HTML that the run showed.
+
+    What is too large for a chat to hold is left out; it is among display_files all the same.
+    """
+    embeds = []
+    for entry in result.displays:
+        if entry.mime_type == _HTML_TYPE and entry.size <= _LARGEST_EMBED:
+            entry.content.seek(0)
+            untrusted_html = entry.content.read().decode("utf-8", "replace")
+            entry.content.seek(0)
+            embeds.append(_isolated(untrusted_html, entry.name))
+    return embeds[:_MOST_EMBEDS]
+
+
+def _isolated(untrusted_html: str, title: str) -> str:
+    return _OUTER.format(
+        policy=_POLICY,
+        title=html.escape(title),
+        inner=html.escape(untrusted_html + _MEASURING),
+        tallest=_TALLEST,
+    )
+
+
+# ===== end owui_plugin/displays.py =====
+
+# ===== begin owui_plugin/file_names.py =====
+
+"""Names of files: in the work folder, as a download, and shown. Pure functions.
+
+A name from a program or a person is any text. In the work folder it stays what it is, as far
+as a file system takes it; a download gets a name that is safe on every computer.
+"""
+
+
+_LONGEST_BYTES = 255
+_LONGEST_DOWNLOAD = 200
+_LONGEST_SUFFIX = 20
+_FORBIDDEN = frozenset('<>:"/\\|?*')
+# Control characters, invisible ones, halves of characters, and ends of lines.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+_DOUBLE_SUFFIX = re.compile(r"\.tar\.\w{1,4}$", re.IGNORECASE)
+_UNNAMED = "file"
+
+
+def work_name(untrusted_name: str) -> str:
+    """The name that an attached file gets in the work folder: its own, without a path."""
+    last = untrusted_name.replace("\0", "").rpartition("/")[2]
+    name = last.encode("utf-8", "replace").decode()
+    if name in ("", ".", ".."):
+        return _UNNAMED
+    return _shortened(name, _LONGEST_BYTES)
+
+
+def unused_name(wanted: str, taken: set[str]) -> str:
+    """The wanted name, or the first of name_2, name_3, … that is not taken."""
+    candidate, number = wanted, 1
+    while candidate in taken:
+        number += 1
+        mark = f"_{number}"
+        stem, suffix = _split_suffix(_shortened(wanted, _LONGEST_BYTES - len(mark)))
+        candidate = f"{stem}{mark}{suffix}"
+    return candidate
+
+
+def download_name(untrusted_path: str) -> str:
+    """A name for a download: close to the file's own, and harmless everywhere."""
+    last = untrusted_path.rpartition("/")[2]
+    name = "".join("_" if _is_unsafe(character) else character for character in last)
+    name = name.rstrip(". ")
+    if not name or name[0] in ".- " or _DEVICE.match(name):
+        name = "_" + name
+    return _shortened(name, _LONGEST_DOWNLOAD).rstrip(". ")
+
+
+def short_name(name: str, most: int = 80) -> str:
+    """A name of at most ``most`` characters: what is cut is the middle, never the ending."""
+    if len(name) <= most:
+        return name
+    end = most // 3
+    return f"{name[: most - end - 1]}…{name[-end:]}"
+
+
+def _is_unsafe(character: str) -> bool:
+    return character in _FORBIDDEN or unicodedata.category(character) in _HIDDEN
+
+
+def _split_suffix(name: str) -> tuple[str, str]:
+    double = _DOUBLE_SUFFIX.search(name)
+    at = double.start() if double else name.rfind(".")
+    if at <= 0 or len(name[at:].encode("utf-8", "replace")) > _LONGEST_SUFFIX:
+        return name, ""
+    return name[:at], name[at:]
+
+
+def _shortened(name: str, most_bytes: int) -> str:
+    if len(name.encode("utf-8", "replace")) <= most_bytes:
+        return name
+    stem, suffix = _split_suffix(name)
+    room = most_bytes - len(suffix.encode("utf-8", "replace"))
+    return stem.encode("utf-8", "replace")[:room].decode("utf-8", "ignore") + suffix
+
+
+# ===== end owui_plugin/file_names.py =====
+
+# ===== begin owui_plugin/messages.py =====
+
+"""The model's own text in a stored or posted chat message, whatever its shape."""
+
+
+# Ids of the items that hold our results in a message's `output` list begin so.
+RESULT_ITEM_PREFIX = "msg_run_code_"
+
+
+def message_text(message: Any) -> str:
+    """The text that may hold code to run; empty when there is none. Takes anything.
+
+    A message with ``output`` items is what they say: the assistant's message items, without
+    reasoning, tool calls and our own results. Else ``content`` counts: a string, or parts.
+    """
+    if not isinstance(message, dict):
+        return ""
+    output = message.get("output")
+    if isinstance(output, list) and output:
+        texts = [
+            _parts_text(item.get("content")) for item in output if _is_answer(item)
+        ]
+        return "\n".join(text for text in texts if text)
+    return _parts_text(message.get("content"))
+
+
+def _is_answer(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.get("type") == "message"
+        and item.get("role", "assistant") == "assistant"
+        and not str(item.get("id", "")).startswith(RESULT_ITEM_PREFIX)
+    )
+
+
+def _parts_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = (
+        part if isinstance(part, str) else part.get("text")
+        for part in content
+        if isinstance(part, str)
+        or (isinstance(part, dict) and part.get("type") in ("text", "output_text"))
+    )
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+# ===== end owui_plugin/messages.py =====
+
+# ===== begin owui_plugin/output_items.py =====
+
+"""The items that we put into a message's ``output`` list. Pure functions on plain lists.
+
+Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
+Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
+known by its id. Status lines of ours have an extra key, our mark, by which a run that a
+restart cut off is found again.
+"""
+
+
+MARK = "run_code"
+
+
+def item_id(run_id: str) -> str:
+    """The id of the item that shows this run."""
+    return RESULT_ITEM_PREFIX + run_id
+
+
+def is_result_item(item: Any) -> bool:
+    """Whether an item of a message is one of ours."""
+    return isinstance(item, dict) and str(item.get("id", "")).startswith(
+        RESULT_ITEM_PREFIX
+    )
+
+
+def text_item(run_id: str, text: str) -> dict[str, Any]:
+    """A message item with Markdown text: what a run came to, or that it goes on."""
+    return {
+        "type": "message",
+        "id": item_id(run_id),
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+    }
+
+
+def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
+    """The mark of something unfinished: who works on it, and until when at the latest."""
+    return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
+
+
+def ended_mark() -> dict[str, Any]:
+    """The mark after which nothing is unfinished."""
+    return {"state": "ended"}
+
+
+def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
+    """The list with this item in the place of the one with its id, else at the end."""
+    items = list(output) if isinstance(output, list) else []
+    for index, entry in enumerate(items):
+        if isinstance(entry, dict) and entry.get("id") == item["id"]:
+            items[index] = item
+            return items
+    return [*items, item]
+
+
+def has_item(output: Any, item: dict[str, Any]) -> bool:
+    """Whether the list holds exactly this item."""
+    return isinstance(output, list) and item in output
+
+
+def unfinished_mark(status_history: Any) -> dict[str, Any] | None:
+    """Our mark in the last status of a message, if that one is still running."""
+    if not isinstance(status_history, list) or not status_history:
+        return None
+    last = status_history[-1]
+    mark = last.get(MARK) if isinstance(last, dict) else None
+    if isinstance(mark, dict) and mark.get("state") == "running":
+        return mark
+    return None
+
+
+# ===== end owui_plugin/output_items.py =====
+
+# ===== begin owui_plugin/host.py =====
+
+"""All that we ask of Open WebUI, each request behind one small function.
+
+Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
+(a self-test, a unit test) this module still loads. Calls are awaited only where they give
+something awaitable, because older versions have synchronous models.
+"""
+
+
+_host_log = logging.getLogger("run_code.host")
+_RECENT_SECONDS = 7 * 24 * 3600
+_TEMPORARY = ("local:", "channel:")
+
+Emitter = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMessage:
+    """A stored message that once had a run of ours, and its status lines, oldest first."""
+
+    chat_id: str
+    message_id: str
+    user_id: str
+    status_history: Any
+
+
+async def settle(value: Any) -> Any:
+    """The value, awaited if it has to be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_saved_chat(chat_id: Any) -> bool:
+    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
+    return (
+        isinstance(chat_id, str)
+        and bool(chat_id)
+        and not chat_id.startswith(_TEMPORARY)
+    )
+
+
+async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
+    """Send an event to the person's browser. A failure is no reason to lose a run."""
+    if emitter is None:
+        return
+    try:
+        await settle(emitter({"type": kind, "data": data}))
+    except Exception:
+        _host_log.exception("an event of kind %s could not be sent", kind)
+
+
+async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
+    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
+    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
+        return None
+    try:
+        from open_webui.models.chats import Chats
+
+        message = await settle(
+            Chats.get_message_by_id_and_message_id(chat_id, message_id)
+        )
+    except Exception:
+        _host_log.exception("a message could not be read")
+        return None
+    return message if isinstance(message, dict) else None
+
+
+async def edit_message(
+    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """Change a stored message in place; returns a copy of what was written, None if it failed.
+
+    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
+    """
+    try:
+        from open_webui.models.chats import Chats
+
+        if hasattr(Chats, "edit_message_output"):
+            async with Chats.edit_message_output(chat_id, message_id) as message:
+                if message is None:
+                    return None
+                change(message)
+                return dict(deepcopy(message))
+        message = await stored_message(chat_id, message_id)
+        if message is None:
+            return None
+        change(message)
+        written = await settle(
+            Chats.upsert_message_to_chat_by_id_and_message_id(
+                chat_id, message_id, message
+            )
+        )
+        return None if written is None else dict(deepcopy(message))
+    except Exception:
+        _host_log.exception("a message could not be changed")
+        return None
+
+
+def plain_content(output: list[Any], otherwise: str) -> str:
+    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
+    try:
+        from open_webui.utils.misc import get_output_text
+    except ImportError:
+        return otherwise
+    return str(get_output_text(output))
+
+
+async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
+    """An emitter without a request, which writes nothing itself; None where there is none."""
+    try:
+        from open_webui.socket.main import get_event_emitter
+
+        request = {
+            "user_id": user_id,
+            "chat_id": chat_id,
+            "message_id": message_id,
+            "session_id": "",
+        }
+        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
+    except Exception:
+        _host_log.exception("no emitter for a message")
+        return None
+    return emitter
+
+
+async def messages_with_marks() -> list[MarkedMessage]:
+    """Recent messages with a mark of ours in their status, of runs that have ended and of
+    others. Empty where this version of Open WebUI keeps no table of messages."""
+    try:
+        from open_webui.internal.db import get_async_db_context
+        from open_webui.models.chat_messages import ChatMessage
+        from sqlalchemy import String, cast, select
+
+        query = (
+            select(
+                ChatMessage.chat_id,
+                ChatMessage.id,
+                ChatMessage.user_id,
+                ChatMessage.status_history,
+            )
+            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
+            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
+        )
+        async with get_async_db_context() as database:
+            rows = (await database.execute(query)).all()
+    except Exception:
+        _host_log.exception("unfinished runs could not be looked for")
+        return []
+    return [
+        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
+        for chat, row, user, history in rows
+    ]
+
+
+# ===== end owui_plugin/host.py =====
+
+# ===== begin owui_plugin/quota.py =====
+
+"""How much a person may keep of what runs make: the arithmetic, and the lock around it.
+
+The arithmetic is pure. The lock is a file in Open WebUI's data folder, so that two workers
+of one server cannot both take the last free place.
+"""
+
+
+_LOCK_FOLDER = "run-code-locks"
+_STRIPES = 64  # lock files in all; people who share one only wait for each other
+_LOCK_SECONDS = 30.0
+_LOCK_POLL_SECONDS = 0.05
+_FREE_SPACE = (
+    "To free space, delete files in Settings → Data Controls → Manage Files, or ask your "
+    "administrator for more"
+)
+
+
+class StoreBusy(SandboxError):
+    """Another run of the same person is storing files, and does not come to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What may be kept: megabytes of one run; files and megabytes of a person in all."""
+
+    run_mb: int
+    user_files: int
+    user_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a person keeps already: number of files, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+def refusals(sizes: Sequence[int], usage: Usage, quota: Quota) -> list[str]:
+    """For each file in order: why it cannot be kept; empty when it can.
+
+    ``sizes`` in bytes. A file that is refused takes nothing from those after it.
+    """
+    kept_files, kept_bytes, answers = 0, 0, []
+    for size in sizes:
+        reason = _reason_against_keeping(
+            size, Usage(usage.files + kept_files, usage.bytes), kept_bytes, quota
+        )
+        answers.append(reason)
+        if not reason:
+            kept_files += 1
+            kept_bytes += size
+    return answers
+
+
+def _reason_against_keeping(
+    size: int, usage: Usage, run_bytes: int, quota: Quota
+) -> str:
+    if run_bytes + size > quota.run_mb * MIB:
+        return f"the files of one run may take {quota.run_mb} MB in all"
+    if usage.files >= quota.user_files:
+        return f"you keep {usage.files} of {quota.user_files} files from runs. {_FREE_SPACE}"
+    if usage.bytes + run_bytes + size > quota.user_mb * MIB:
+        used = (usage.bytes + run_bytes) / MIB
+        return (
+            f"your files from runs take {used:.1f} of {quota.user_mb} MB, and this one "
+            f"needs {size / MIB:.1f} MB. {_FREE_SPACE}"
+        )
+    return ""
+
+
+@asynccontextmanager
+async def storage_lock(data_folder: Path, user_id: str) -> AsyncIterator[None]:
+    """Hold a person's lock, over all workers of this server. It holds no thread while it
+    waits. Raises StoreBusy after 30 s, OSError when the data folder cannot be written.
+    """
+    folder = data_folder / _LOCK_FOLDER
+    folder.mkdir(exist_ok=True)
+    stripe = int(hashlib.sha256(user_id.encode()).hexdigest(), 16) % _STRIPES
+    descriptor = os.open(folder / f"{stripe}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        await _lock_file(descriptor)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks it
+
+
+async def _lock_file(descriptor: int) -> None:
+    end = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise StoreBusy("Other files are being stored. Run it again.") from None
+            await asyncio.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return
+
+
+# ===== end owui_plugin/quota.py =====
+
+# ===== begin owui_plugin/host_files.py =====
+
+"""What we ask of Open WebUI's file store, each request behind one small function.
+
+Verified with Open WebUI 0.12.4, like the host module. Nothing here decides anything; whatever
+Open WebUI or its storage provider raises is passed on. Functions that are not ``async`` block.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A file of Open WebUI. ``path`` is the storage's own. ``mark`` is our note on a file that
+    a run made, else empty."""
+
+    file_id: str
+    user_id: str
+    name: str
+    path: str
+    mark: dict[str, Any]
+
+
+async def chat_messages(chat_id: str) -> dict[str, Any]:
+    """The messages of a stored chat by id; empty for a temporary one."""
+    if not is_saved_chat(chat_id):
+        return {}
+    from open_webui.models.chats import Chats
+
+    return await settle(Chats.get_messages_map_by_chat_id(chat_id)) or {}
+
+
+async def message_file_ids(chat_id: str, message_id: str) -> list[str]:
+    """Ids of the files that are linked to a message of a chat; none in versions of Open WebUI
+    that know no such links."""
+    from open_webui.models.chats import Chats
+
+    if not hasattr(Chats, "get_chat_files_by_chat_id_and_message_id"):
+        return []
+    links = await settle(
+        Chats.get_chat_files_by_chat_id_and_message_id(chat_id, message_id)
+    )
+    return [link.file_id for link in links]
+
+
+async def link_to_chat(
+    chat_id: str, message_id: str, file_ids: list[str], user_id: str
+) -> None:
+    """Link files to a message: whoever may read the shared chat may then read them."""
+    from open_webui.models.chats import Chats
+
+    if is_saved_chat(chat_id) and hasattr(Chats, "insert_chat_files"):
+        await settle(Chats.insert_chat_files(chat_id, message_id, file_ids, user_id))
+
+
+async def file_records(file_ids: Iterable[str]) -> dict[str, FileRecord]:
+    """The files among these that exist, by id."""
+    wanted = list(file_ids)
+    if not wanted:
+        return {}
+    from open_webui.models.files import Files
+
+    found = await settle(Files.get_files_by_ids(wanted))
+    return {file.id: _record_of(file) for file in found}
+
+
+def _record_of(file: Any) -> FileRecord:
+    meta = file.meta if isinstance(file.meta, dict) else {}
+    mark = meta.get(MARK)
+    return FileRecord(
+        file.id,
+        str(file.user_id),
+        str(meta.get("name") or file.filename),
+        str(file.path or ""),
+        mark if isinstance(mark, dict) else {},
+    )
+
+
+async def insert_record(
+    record: FileRecord, kind: str, size: int, digest: str
+) -> FileRecord | None:
+    """Make a stored file one of its user's files. ``kind`` is its MIME type, ``size`` in
+    bytes, ``digest`` the SHA-256 in hex. None when the database did not take it."""
+    from open_webui.models.files import FileForm, Files
+
+    meta = {
+        "name": record.name,
+        "content_type": kind,
+        "size": size,
+        MARK: record.mark,
+    }
+    form = FileForm(
+        id=record.file_id,
+        hash=digest,
+        filename=record.name,
+        path=record.path,
+        # Nothing waits to be read into the search index.
+        data={"status": "completed"},
+        meta=meta,
+    )
+    return record if await settle(Files.insert_new_file(record.user_id, form)) else None
+
+
+async def usage_of(user_id: str) -> Usage:
+    """What a person keeps of files that runs made."""
+    from open_webui.internal.db import get_async_db_context
+    from open_webui.models.files import File
+    from sqlalchemy import String, cast, select
+
+    query = (
+        select(File.meta)
+        .where(File.user_id == user_id)
+        .where(cast(File.meta, String).like(f'%"{MARK}"%'))
+    )
+    async with get_async_db_context() as database:
+        metas = (await database.execute(query)).scalars().all()
+    sizes = [int(meta.get("size") or 0) for meta in metas if isinstance(meta, dict)]
+    return Usage(len(sizes), sum(sizes))
+
+
+def local_path(path: str) -> Path:
+    """A local file with the bytes at a path of the storage, which may have to be fetched."""
+    from open_webui.storage.provider import Storage
+
+    return Path(Storage.get_file(path))
+
+
+def write_bytes(content: IO[bytes], name: str) -> str:
+    """Store the bytes of an open file under a name of our own; returns the storage's path."""
+    from open_webui.storage.provider import Storage
+
+    return str(Storage.upload_file(content, name, {})[1])
+
+
+def delete_bytes(name: str) -> None:
+    """Remove what write_bytes left on this server under this name, if anything."""
+    from open_webui.config import UPLOAD_DIR
+
+    (Path(UPLOAD_DIR) / name).unlink(missing_ok=True)
+
+
+def data_folder() -> Path:
+    """Open WebUI's data folder, which all its workers on this server share."""
+    from open_webui.env import DATA_DIR
+
+    return Path(DATA_DIR)
+
+
+# ===== end owui_plugin/host_files.py =====
+
+# ===== begin owui_plugin/media_types.py =====
+
+"""What a file is, told by its name: its MIME type, and how a chat can show it.
+
+Only the name counts. Open WebUI serves everything but plain text and PDF as a download, so
+that a page or a drawing from a sandbox never runs as a page of Open WebUI; a picture shown
+by an ``<img>`` runs no script whatever it holds.
+"""
+
+
+_ANYTHING = "application/octet-stream"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_MORE_TYPES = {
+    ".avif": "image/avif",
+    ".docx": f"{_OFFICE}wordprocessingml.document",
+    ".flac": "audio/flac",
+    ".ipynb": "application/x-ipynb+json",
+    ".jsonl": "application/jsonl",
+    ".log": "text/plain",
+    ".m4a": "audio/mp4",
+    ".md": "text/markdown",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".parquet": "application/vnd.apache.parquet",
+    ".pptx": f"{_OFFICE}presentationml.presentation",
+    ".toml": "application/toml",
+    ".wav": "audio/wav",
+    ".webp": "image/webp",
+    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+_PACKED = {
+    "gzip": "application/gzip",
+    "bzip2": "application/x-bzip2",
+    "xz": "application/x-xz",
+}
+_PICTURES = frozenset(
+    f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml", "bmp")
+)
+_READABLE = frozenset(
+    {
+        "text/plain",
+        "text/csv",
+        "text/tab-separated-values",
+        "text/markdown",
+        "application/json",
+        "application/jsonl",
+    }
+)
+
+
+def _known_types() -> MimeTypes:
+    types = MimeTypes()  # the library's own table, without the machine's files
+    for suffix, kind in _MORE_TYPES.items():
+        types.add_type(kind, suffix)
+    return types
+
+
+_TYPES = _known_types()
+
+
+def media_type(name: str) -> str:
+    """The MIME type of a file of this name; ``application/octet-stream`` when unknown."""
+    # A name is no URL: guess_type would cut it at a colon or a question mark.
+    suffixed = "file." + ".".join(name.rpartition("/")[2].split(".")[1:][-2:])
+    kind, packing = _TYPES.guess_type(suffixed.replace(":", "_"))
+    if packing:
+        return _PACKED.get(packing, _ANYTHING)
+    return kind or _ANYTHING
+
+
+def is_image(kind: str) -> bool:
+    """Whether browsers show this type as a picture."""
+    return kind in _PICTURES
+
+
+def is_audio(kind: str) -> bool:
+    """Whether this type is sound."""
+    return kind.startswith("audio/")
+
+
+def is_video(kind: str) -> bool:
+    """Whether this type is video."""
+    return kind.startswith("video/")
+
+
+def can_preview(kind: str) -> bool:
+    """Whether the start of such a file tells a reader something."""
+    return kind in _READABLE
+
+
+# ===== end owui_plugin/media_types.py =====
+
 # ===== begin sandbox_core/spool.py =====
 
 """The whole output of a run, on disk: what the head and the tail in memory leave out."""
@@ -1509,8 +1601,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """A stored file. ``kind``: ``made`` by the program, its whole ``output``, or an
-    ``archive`` of all; ``start`` is the first of its text, if it is one worth showing.
+    """A stored file. ``kind``: ``shown`` (a figure or another display), ``made`` by the
+    program, its whole ``output``, or an ``archive`` of all that it made; ``start`` is the
+    first of its text, if it is one worth showing.
     """
 
     name: str
@@ -1529,10 +1622,17 @@ class KeptFiles:
     refused: tuple[SkippedFile, ...] = ()
 
     def applied_to(self, result: RunResult) -> RunResult:
-        """The result with the files that are really there."""
-        made = {file.name for file in self.files if file.kind == "made"}
-        files = tuple(file for file in result.files if file.name in made)
-        return replace(result, files=files, skipped=(*result.skipped, *self.refused))
+        """The result with the files and displays that are really there."""
+        made, shown = (
+            {file.name for file in self.files if file.kind == kind}
+            for kind in ("made", "shown")
+        )
+        return replace(
+            result,
+            files=tuple(file for file in result.files if file.name in made),
+            displays=tuple(one for one in result.displays if one.name in shown),
+            skipped=(*result.skipped, *self.refused),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -1548,7 +1648,9 @@ async def keep_files(
     the store does. ``with_output``: the whole output too, because the chat shows a part.
     """
     empty = [SkippedFile(file.name, _EMPTY) for file in result.files if not file.size]
-    candidates = [_Candidate(file, "made") for file in result.files if file.size]
+    # What was shown is small, and what a person looks for first.
+    candidates = [_Candidate(file, "shown") for file in display_files(result)]
+    candidates += [_Candidate(file, "made") for file in result.files if file.size]
     if with_output:
         candidates += [_Candidate(file, "output") for file in _whole_output(result)]
     archive = await asyncio.to_thread(_archive_of, result.files)
@@ -1569,7 +1671,8 @@ async def keep_files(
     except Exception as error:
         _store_log.exception("the files of run %s could not be stored", result.run_id)
         reason = str(error) if isinstance(error, SandboxError) else _why_not(error)
-        kept, refused = [], [SkippedFile(file.name, reason) for file in result.files]
+        kept = []
+        refused = [SkippedFile(entry.name, reason) for entry in result.contents]
     finally:
         for candidate in candidates:
             candidate.file.content.close()
@@ -2146,7 +2249,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+821a1dbebcae"
+BUILD_ID = "0.1.0+0cae1c72d9d9"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -9222,7 +9325,7 @@ def _open_stored(path: str) -> IO[bytes]:
 
 # ===== begin owui_plugin/file_rendering.py =====
 
-"""The files of a run as Markdown: pictures, players, links, and the start of small texts.
+"""What a run made and showed as Markdown: pictures, players, links, the start of small texts.
 
 Open WebUI's Markdown makes a player of an HTML block ``<audio>`` or ``<video>`` whose content
 is the address. Every name is shown escaped, short in its middle, with its ending.
@@ -9263,10 +9366,17 @@ def render_files(
     if not kept.files and not skipped:
         return ""
     made = [file for file in kept.files if file.kind == "made"]
-    lines = [_image(file) for file in made if is_image(file.media)][:_MOST_PICTURES]
-    lines += _links(kept.files)
+    shown = [file for file in kept.files if file.kind == "shown"]
+    pictures = [file for file in (*shown, *made) if is_image(file.media)]
+    pictures = pictures[:_MOST_PICTURES]
+    lines = [_image(file) for file in pictures]
+    # A figure that is there to see needs no link.
+    lines += _links(
+        [file for file in kept.files if file not in pictures or file in made]
+    )
     lines += _skipped_lines(skipped)
-    parts = [result_section(_files_heading(len(made), outcome), lines)]
+    heading = _files_heading(len(shown), len(made), outcome)
+    parts = [result_section(heading, lines)]
     parts += list(_players(made))[:_MOST_PLAYERS]
     if len(made) <= _PREVIEWED_UP_TO:
         parts += [_preview(file) for file in made if file.start][:_MOST_PREVIEWS]
@@ -9293,10 +9403,12 @@ def _chip(file: KeptFile) -> dict[str, Any]:
     }
 
 
-def _files_heading(count: int, outcome: Outcome) -> str:
-    if not count:
+def _files_heading(shown: int, made: int, outcome: Outcome) -> str:
+    counts = ((shown, "shown", "shown"), (made, "file", "files"))
+    named = [f"{n} {one if n == 1 else many}" for n, one, many in counts if n]
+    if not named:
         return "files"
-    heading = "1 file" if count == 1 else f"{count} files"
+    heading = " · ".join(named)
     return heading if outcome in _ENDED else heading + _PARTIAL
 
 
@@ -9379,6 +9491,7 @@ class RunFiles:
         self._quota = quota
         self._found = FilesIn()
         self._kept = KeptFiles()
+        self._embeds: list[str] = []
 
     async def bring_in(
         self, limits: Limits, attached: Sequence[ChatFile] = ()
@@ -9392,11 +9505,12 @@ class RunFiles:
         return self._found.files
 
     async def keep(self, result: RunResult, shown_bytes: int) -> RunResult:
-        """Store what the run made; returns the result with what was really stored.
+        """Store what the run made and showed; returns the result with what was really stored.
 
         ``shown_bytes``: how much of the output is shown; when it is longer, it is stored too.
         """
         self._found.close()
+        self._embeds = display_embeds(result)
         is_cut = result.output.omitted or _text_size(result) > shown_bytes
         # In a task of its own: half a file must not be left when the caller is cancelled.
         work = keep_files(self._place, result, self._quota, with_output=bool(is_cut))
@@ -9411,6 +9525,11 @@ class RunFiles:
     def markdown(self, result: RunResult) -> str:
         """The files as they are shown under the answer; empty when there are none."""
         return render_files(self._kept, result.skipped, result.outcome)
+
+    @property
+    def embeds(self) -> list[str]:
+        """Interactive parts, as documents for an ``embeds`` event to the browser."""
+        return self._embeds
 
     @property
     def chips(self) -> list[dict[str, Any]]:
@@ -9724,6 +9843,8 @@ class _Call:
 
     async def _show_files(self, result: RunResult) -> None:
         """Let the person see the files: under the answer, as soon as that is complete."""
+        if self._files.embeds:
+            await emit(self._emitter, "embeds", {"embeds": self._files.embeds})
         if not is_saved_chat(self._place.chat_id):
             if self._files.chips:
                 await emit(self._emitter, "files", {"files": self._files.chips})
@@ -9766,7 +9887,8 @@ def _describe_tool(valves: ToolValves) -> str:
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
-see; in Python the value of a last bare expression is returned too.
+see; in Python the value of a last bare expression is returned too, and figures of matplotlib
+are shown to the user by plt.show() or at the end, without being saved.
 The work folder, /mnt/data, holds the files that were attached to this chat and those that
 earlier calls saved there, under their own names. What a program saves there is kept (at most
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
