@@ -31,6 +31,24 @@ def links_of(markdown: str) -> list[str]:
     return [str(t.attrs["href"]) for t in inline if t.type == "link_open"]
 
 
+def test_what_was_shown_is_pictures_before_the_files() -> None:
+    kept = KeptFiles(
+        (
+            KeptFile("figure-1.png", 10, "f1", "shown", "image/png"),
+            KeptFile("value-1.html", 10, "f2", "shown", "text/html"),
+            KeptFile("bars.png", 10, "f3", "made", "image/png"),
+        )
+    )
+    lines = render_files(kept, (), Outcome.OK).split("\n")
+    assert lines[1:6] == [
+        "**Run code** · 2 shown · 1 file",
+        "![figure-1.png](/api/v1/files/f1/content)",
+        "![bars.png](/api/v1/files/f3/content)",
+        "- [value-1.html](/api/v1/files/f2/content?attachment=true) · 10 bytes",
+        "- [bars.png](/api/v1/files/f3/content?attachment=true) · 10 bytes",
+    ]
+
+
 def test_nothing_made_is_nothing_shown() -> None:
     assert render(KeptFiles()) == ""
 
