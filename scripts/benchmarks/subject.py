@@ -43,6 +43,7 @@ class Subject:
         return {
             "processor": _processor(),
             "cores": str(os.cpu_count()),
+            "load before": f"{os.getloadavg()[0]:.1f}",
             "kernel": info["KernelVersion"],
             "Docker Engine": info["ServerVersion"],
             "gVisor": _version_of(runtime["path"]),
