@@ -136,7 +136,7 @@ def test_a_mebibyte_each_way_is_quick(runner):
     plain = min(run(runner, "print(1)").total_seconds for _ in range(3))
     results = [run(runner, code, inputs={"in": data}) for _ in range(3)]
     assert all(contents(result) == {"out": data} for result in results)
-    assert min(result.total_seconds for result in results) < plain + 0.5
+    assert min(result.total_seconds for result in results) < plain + 3
 
 
 def test_a_gigabyte_of_output_costs_the_host_little(
