@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 _ENVIRONMENT_PREFIX = "RUN_CODE_"
-# Open WebUI itself reads this one, to sort the buttons; we never see its use.
 # The service and whoever deploys it know these by names of their own.
 _OWN_VARIABLES = {
     "codebox_url": "CODEBOX_API_URL",
@@ -37,6 +36,7 @@ _OWN_VARIABLES = {
     "codebox_timeout": "CODEBOX_TIMEOUT",
 }
 _SHORTEST_SECRET = 32
+# Open WebUI itself reads this one, to sort the buttons; we never see its use.
 _NOT_FROM_ENVIRONMENT = frozenset({"priority"})
 
 _settings_log = logging.getLogger("run_code.settings")

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     0cae1c72d9d99117aaa5a3d785131dc4c0be9340d50f7f90d4d4f2df80b4c936
+#     c1c77b086d5330cd87596a479cd920a90f320dff38299b68d74eca3d1f4010b2
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -2281,7 +2281,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+0cae1c72d9d9"
+BUILD_ID = "0.1.0+c1c77b086d53"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5320,7 +5320,6 @@ plugin off, and nobody would read why.
 
 
 _ENVIRONMENT_PREFIX = "RUN_CODE_"
-# Open WebUI itself reads this one, to sort the buttons; we never see its use.
 # The service and whoever deploys it know these by names of their own.
 _OWN_VARIABLES = {
     "codebox_url": "CODEBOX_API_URL",
@@ -5328,6 +5327,7 @@ _OWN_VARIABLES = {
     "codebox_timeout": "CODEBOX_TIMEOUT",
 }
 _SHORTEST_SECRET = 32
+# Open WebUI itself reads this one, to sort the buttons; we never see its use.
 _NOT_FROM_ENVIRONMENT = frozenset({"priority"})
 
 _settings_log = logging.getLogger("run_code.settings")
