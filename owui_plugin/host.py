@@ -7,6 +7,7 @@ something awaitable, because older versions have synchronous models.
 
 import inspect
 import logging
+import sys
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -21,6 +22,7 @@ __all__ = [
     "edit_message",
     "emit",
     "emitter_for",
+    "is_open_webui_here",
     "is_saved_chat",
     "messages_with_marks",
     "plain_content",
@@ -53,10 +55,17 @@ async def settle(value: Any) -> Any:
 def is_saved_chat(chat_id: Any) -> bool:
     """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
     return (
-        isinstance(chat_id, str)
+        is_open_webui_here()
+        and isinstance(chat_id, str)
         and bool(chat_id)
         and not chat_id.startswith(_TEMPORARY)
     )
+
+
+def is_open_webui_here() -> bool:
+    """Whether Open WebUI runs in this process. Where it is only installed (a self-test), to
+    import it would end the process: it wants its whole configuration first."""
+    return "open_webui.main" in sys.modules
 
 
 async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
@@ -92,6 +101,8 @@ async def edit_message(
 
     One lock over both stores where Open WebUI has one (0.12), else read, change, write.
     """
+    if not is_saved_chat(chat_id):
+        return None
     try:
         from open_webui.models.chats import Chats
 
@@ -146,6 +157,8 @@ async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | 
 async def messages_with_marks() -> list[MarkedMessage]:
     """Recent messages with a mark of ours in their status, of runs that have ended and of
     others. Empty where this version of Open WebUI keeps no table of messages."""
+    if not is_open_webui_here():
+        return []
     try:
         from open_webui.internal.db import get_async_db_context
         from open_webui.models.chat_messages import ChatMessage

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from owui_plugin.host import is_saved_chat, settle
+from owui_plugin.host import is_open_webui_here, is_saved_chat, settle
 from owui_plugin.output_items import MARK
 from owui_plugin.quota import Usage
 
@@ -159,7 +159,10 @@ def delete_bytes(name: str) -> None:
 
 
 def data_folder() -> Path:
-    """Open WebUI's data folder, which all its workers on this server share."""
+    """Open WebUI's data folder, which all its workers on this server share. Raises
+    LookupError where there is no Open WebUI in this process."""
+    if not is_open_webui_here():
+        raise LookupError("Open WebUI does not run in this process.")
     from open_webui.env import DATA_DIR
 
     return Path(DATA_DIR)

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     c1c77b086d5330cd87596a479cd920a90f320dff38299b68d74eca3d1f4010b2
+#     77d7e6932bdd84c1c7243ed0ce98756c93fafb9df0ec6cf95a5ba72074d4c6d7
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -2281,7 +2281,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+c1c77b086d53"
+BUILD_ID = "0.1.0+77d7e6932bdd"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -7627,10 +7627,17 @@ async def settle(value: Any) -> Any:
 def is_saved_chat(chat_id: Any) -> bool:
     """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
     return (
-        isinstance(chat_id, str)
+        is_open_webui_here()
+        and isinstance(chat_id, str)
         and bool(chat_id)
         and not chat_id.startswith(_TEMPORARY)
     )
+
+
+def is_open_webui_here() -> bool:
+    """Whether Open WebUI runs in this process. Where it is only installed (a self-test), to
+    import it would end the process: it wants its whole configuration first."""
+    return "open_webui.main" in sys.modules
 
 
 async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
@@ -7666,6 +7673,8 @@ async def edit_message(
 
     One lock over both stores where Open WebUI has one (0.12), else read, change, write.
     """
+    if not is_saved_chat(chat_id):
+        return None
     try:
         from open_webui.models.chats import Chats
 
@@ -7720,6 +7729,8 @@ async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | 
 async def messages_with_marks() -> list[MarkedMessage]:
     """Recent messages with a mark of ours in their status, of runs that have ended and of
     others. Empty where this version of Open WebUI keeps no table of messages."""
+    if not is_open_webui_here():
+        return []
     try:
         from open_webui.internal.db import get_async_db_context
         from open_webui.models.chat_messages import ChatMessage
@@ -8153,7 +8164,10 @@ def delete_bytes(name: str) -> None:
 
 
 def data_folder() -> Path:
-    """Open WebUI's data folder, which all its workers on this server share."""
+    """Open WebUI's data folder, which all its workers on this server share. Raises
+    LookupError where there is no Open WebUI in this process."""
+    if not is_open_webui_here():
+        raise LookupError("Open WebUI does not run in this process.")
     from open_webui.env import DATA_DIR
 
     return Path(DATA_DIR)
