@@ -129,6 +129,8 @@ async def edit_message(
 
 def plain_content(output: list[Any], otherwise: str) -> str:
     """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
+    if not is_open_webui_here():
+        return otherwise
     try:
         from open_webui.utils.misc import get_output_text
     except ImportError:
@@ -138,6 +140,8 @@ def plain_content(output: list[Any], otherwise: str) -> str:
 
 async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
     """An emitter without a request, which writes nothing itself; None where there is none."""
+    if not is_open_webui_here():
+        return None
     try:
         from open_webui.socket.main import get_event_emitter
 

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     77d7e6932bdd84c1c7243ed0ce98756c93fafb9df0ec6cf95a5ba72074d4c6d7
+#     5a86820715a1010a7e07d3e22ee23f795a466e3d5c2848def881e84b5d5c0ba9
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -1118,6 +1118,8 @@ async def edit_message(
 
 def plain_content(output: list[Any], otherwise: str) -> str:
     """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
+    if not is_open_webui_here():
+        return otherwise
     try:
         from open_webui.utils.misc import get_output_text
     except ImportError:
@@ -1127,6 +1129,8 @@ def plain_content(output: list[Any], otherwise: str) -> str:
 
 async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
     """An emitter without a request, which writes nothing itself; None where there is none."""
+    if not is_open_webui_here():
+        return None
     try:
         from open_webui.socket.main import get_event_emitter
 
@@ -2263,7 +2267,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+77d7e6932bdd"
+BUILD_ID = "0.1.0+5a86820715a1"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
