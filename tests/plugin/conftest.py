@@ -15,6 +15,15 @@ ARTIFACTS = {
 }
 
 
+@pytest.fixture(scope="package", autouse=True)
+def cold():
+    """The process-wide runtime keeps no sandbox ready: the tests that come later in this
+    process count its sandboxes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RUN_CODE_WARM_SANDBOXES", "0")
+        yield
+
+
 def artifact(family):
     """The plugin that Open WebUI makes of a generated file."""
     text = ARTIFACTS[family].read_text(encoding="utf-8")
