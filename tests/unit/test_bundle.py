@@ -17,7 +17,8 @@ from bundle_source import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_project import SOURCES, edit, write_toy
+
+from tests.unit.toy_project import SOURCES, edit, write_toy
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADER = ROOT / "tests/plugin/owui_loader.py"

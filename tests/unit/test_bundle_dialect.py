@@ -3,7 +3,8 @@
 import pytest
 from bundle import build
 from bundle_source import REWRITTEN_PHRASES
-from toy_project import GUARD, edit, violations, write_toy
+
+from tests.unit.toy_project import GUARD, edit, violations, write_toy
 
 
 @pytest.fixture
