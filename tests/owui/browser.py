@@ -92,6 +92,9 @@ class ChatPage:
         """Open an empty chat with this model."""
         extra = "&temporary-chat=true" if temporary else ""
         self._open(f"/?models={model}{extra}")
+        # The page adds a model's tools to a question only once it has fetched the list of
+        # tools. A socket is open all the time, but does not count.
+        self.page.wait_for_load_state("networkidle")
 
     def open_chat(self, chat_id: str) -> None:
         """Open a stored chat."""
