@@ -93,8 +93,8 @@ class ChatPage:
         extra = "&temporary-chat=true" if temporary else ""
         self._open(f"/?models={model}{extra}")
         # The page adds a model's tools to a question only once it has fetched the list of
-        # tools. A socket is open all the time, but does not count.
-        self.page.wait_for_load_state("networkidle")
+        # tools, and nothing in it tells when. (It polls, so the network is never idle.)
+        self.page.wait_for_timeout(1 * _SECOND)
 
     def open_chat(self, chat_id: str) -> None:
         """Open a stored chat."""
