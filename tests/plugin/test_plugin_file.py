@@ -10,7 +10,12 @@ from tests.plugin.conftest import ARTIFACTS
 
 
 def run_file(family, *arguments, stdin="", **environ):
-    ours = {n: v for n, v in os.environ.items() if not n.startswith("RUN_CODE_OWUI_")}
+    # Of our variables this one is a setting of the plugins, too; the others are the tests'.
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RUN_CODE_") or name == "RUN_CODE_IMAGE"
+    }
     return subprocess.run(
         [sys.executable, "-I", ARTIFACTS[family], *arguments],
         input=stdin,
