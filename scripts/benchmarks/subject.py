@@ -44,7 +44,7 @@ class Subject:
             "processor": _processor(),
             "cores": str(os.cpu_count()),
             "load before": f"{os.getloadavg()[0]:.1f}",
-            "kernel": info["KernelVersion"],
+            "kernel": info["KernelVersion"].partition("-")[0],
             "Docker Engine": info["ServerVersion"],
             "gVisor": _version_of(runtime["path"]),
             "platform": _platform_of(runtime.get("runtimeArgs") or []),
