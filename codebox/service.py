@@ -14,7 +14,8 @@ from codebox.readiness import Readiness
 from codebox.refusals import NotReady, RateLimited
 from codebox.settings import Settings
 from sandbox_core.deadline import Deadline
-from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.engines.base import Engine
+from sandbox_core.engines.choice import make_engine
 from sandbox_core.models import OnEvent, RunRequest
 from sandbox_core.reaper import Reaper
 from sandbox_core.runner import LocalRunner
@@ -85,8 +86,11 @@ class Service:
             if self.openwebui is not None:
                 await self.openwebui.close()
 
-    def _make_engine(self, image: str) -> DockerEngine:
-        return DockerEngine(self.settings.docker_host, image, self.settings.runtime)
+    def _make_engine(self, image: str) -> Engine:
+        settings = self.settings
+        return make_engine(
+            settings.container_backend, settings.docker_host, image, settings.runtime
+        )
 
     def _make_runner(self, image: str) -> LocalRunner:
         engine, settings = self._make_engine(image), self.settings

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
+from sandbox_core.engines.choice import ENGINE_NAMES
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import Limits, limit_records
 from sandbox_core.pool import PoolSettings
@@ -78,9 +79,12 @@ class Settings(BaseModel):
     )
     host: str = _variable("127.0.0.1", "Address to listen on.")
     port: int = _variable(8000, "Port to listen on.", ge=1, le=65535)
+    container_backend: Literal[ENGINE_NAMES] = _variable(  # type: ignore[valid-type]
+        "docker", f"Container engine of the sandboxes: {', '.join(ENGINE_NAMES)}."
+    )
     docker_host: str = _variable(
         "",
-        "Address of the Docker Engine, or of Podman's socket. Empty: the default socket.",
+        "Address of the container engine. Empty: its usual socket.",
         "DOCKER_HOST",
     )
     runtime: str = _variable("runsc", "Name of the gVisor runtime there.", min_length=1)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from owui_plugin.settings import SharedSettings
 from sandbox_core.doctor import examine
-from sandbox_core.engines.base import Finding
-from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.engines.base import Engine, Finding
+from sandbox_core.engines.choice import make_engine
 from sandbox_core.reaper import Reaper
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
@@ -41,9 +41,7 @@ def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
-    engine = DockerEngine(
-        shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
-    )
+    engine = _engine(shared)
     return Backend(
         LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool),
         shared.max_concurrent_runs,
@@ -55,13 +53,22 @@ def open_backend(shared: SharedSettings) -> Backend:
 def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
-        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
-        return examine(engine, shared.image, shared.runtime)
+        return examine(_engine(shared), shared.image, shared.runtime)
     remote = _remote(shared)
     try:
         return remote.findings()
     finally:
         remote.close()
+
+
+def _engine(shared: SharedSettings) -> Engine:
+    return make_engine(
+        shared.backend,
+        shared.docker_host,
+        shared.image,
+        shared.runtime,
+        shared.pull_missing_image,
+    )
 
 
 def _remote(shared: SharedSettings) -> RemoteRunner:

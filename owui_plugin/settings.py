@@ -51,11 +51,11 @@ class SettingsError(InvalidRequest):
 class SharedSettings:
     """What shapes the one runtime of the process: its backend and its queues.
 
-    ``codebox_url`` is empty when runs go to the Docker Engine.
-
+    ``backend`` is “codebox”, or the name of a container engine; ``codebox_url`` is empty then.
     Two plugins with equal ``key`` may share a runtime.
     """
 
+    backend: str
     codebox_url: str
     codebox_secret: str = field(repr=False)
     codebox_timeout: float
@@ -137,10 +137,12 @@ def resolve_settings(
 
 
 def _choose_backend(values: dict[str, Any]) -> None:
-    """Leave the service's address only if runs go there."""
-    if values["backend"] == "docker":
+    """Settle where runs go, and leave the service's address only if they go there."""
+    if values["backend"] == "auto":
+        values["backend"] = "codebox" if values["codebox_url"] else "docker"
+    if values["backend"] != "codebox":
         values["codebox_url"] = ""
-    if values["backend"] == "codebox" and not values["codebox_url"]:
+    elif not values["codebox_url"]:
         raise SettingsError(
             "The code service has no address. Ask your administrator to set codebox_url "
             "(CODEBOX_API_URL)."

@@ -34,11 +34,11 @@ class CommonValves(BaseModel):
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
-    backend: Literal["auto", "codebox", "docker"] = Field(
+    backend: Literal["auto", "codebox", "docker", "podman"] = Field(
         default="auto",
         description=(
-            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
-            "its address is set."
+            "Where code runs: in a codebox service, or in a container engine from here. auto: "
+            "codebox if its address is set, else docker."
         ),
     )
     codebox_url: str = Field(
@@ -61,8 +61,8 @@ class CommonValves(BaseModel):
         default="",
         pattern=r"^$|^[a-z+]+://\S+$",
         description=(
-            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
-            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+            "Address of the container engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else its usual socket."
         ),
     )
     runtime: str = Field(

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_core.doctor import examine
-from sandbox_core.engines.base import CancelToken
-from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.engines.base import CancelToken, Engine
+from sandbox_core.engines.choice import ENGINE_NAMES, make_engine
 from sandbox_core.errors import SandboxError
 from sandbox_core.languages import LANGUAGES, find_language
 from sandbox_core.limits import Limits
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="print the findings as JSON"
     )
     for command in (run, doctor):
-        command.add_argument("--engine", choices=["docker"], default="docker")
+        command.add_argument("--engine", choices=ENGINE_NAMES, default="docker")
         command.add_argument(
             "--image", default=_DEFAULT_IMAGE, help="the sandbox image"
         )
@@ -81,8 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _engine(options: argparse.Namespace) -> DockerEngine:
-    return DockerEngine(image=options.image, runtime=options.runtime)
+def _engine(options: argparse.Namespace) -> Engine:
+    return make_engine(options.engine, image=options.image, runtime=options.runtime)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     5a86820715a1010a7e07d3e22ee23f795a466e3d5c2848def881e84b5d5c0ba9
+#     c3b1f552ddf0eaa7bedb358309a3c47ae7275c064a3495384c90597080877325
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -51,6 +51,8 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
 #     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
 #     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
+#     sandbox_core/engines/podman.py          Podman by way of its Docker-compatible socket: the Docker engine at another address.
+#     sandbox_core/engines/choice.py          Which container engine starts the sandboxes: the one place that knows them by name.
 #     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
@@ -1853,11 +1855,11 @@ class CommonValves(BaseModel):
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
-    backend: Literal["auto", "codebox", "docker"] = Field(
+    backend: Literal["auto", "codebox", "docker", "podman"] = Field(
         default="auto",
         description=(
-            "Where code runs: in a codebox service, or in the Docker Engine. auto: codebox if "
-            "its address is set."
+            "Where code runs: in a codebox service, or in a container engine from here. auto: "
+            "codebox if its address is set, else docker."
         ),
     )
     codebox_url: str = Field(
@@ -1880,8 +1882,8 @@ class CommonValves(BaseModel):
         default="",
         pattern=r"^$|^[a-z+]+://\S+$",
         description=(
-            "Address of the Docker Engine, such as `unix:///run/docker.sock` or "
-            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else the default socket."
+            "Address of the container engine, such as `unix:///run/docker.sock` or "
+            "`tcp://host:2376`. Empty: the environment's `DOCKER_HOST`, else its usual socket."
         ),
     )
     runtime: str = Field(
@@ -2270,6 +2272,10 @@ class Engine(Protocol):
     def remove(self, lease: Lease) -> None:
         """Called by the reaper for what is provably dead. Gone already is fine."""
 
+    def image_id(self, deadline: Deadline) -> str:
+        """Called for records: the digest of the image that check() looks for; empty when it
+        is not there. Raises EngineError."""
+
 
 # ===== end sandbox_core/engines/base.py =====
 
@@ -2281,7 +2287,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+5a86820715a1"
+BUILD_ID = "0.1.0+c3b1f552ddf0"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5342,11 +5348,11 @@ class SettingsError(InvalidRequest):
 class SharedSettings:
     """What shapes the one runtime of the process: its backend and its queues.
 
-    ``codebox_url`` is empty when runs go to the Docker Engine.
-
+    ``backend`` is “codebox”, or the name of a container engine; ``codebox_url`` is empty then.
     Two plugins with equal ``key`` may share a runtime.
     """
 
+    backend: str
     codebox_url: str
     codebox_secret: str = field(repr=False)
     codebox_timeout: float
@@ -5428,10 +5434,12 @@ def resolve_settings(
 
 
 def _choose_backend(values: dict[str, Any]) -> None:
-    """Leave the service's address only if runs go there."""
-    if values["backend"] == "docker":
+    """Settle where runs go, and leave the service's address only if they go there."""
+    if values["backend"] == "auto":
+        values["backend"] = "codebox" if values["codebox_url"] else "docker"
+    if values["backend"] != "codebox":
         values["codebox_url"] = ""
-    if values["backend"] == "codebox" and not values["codebox_url"]:
+    elif not values["codebox_url"]:
         raise SettingsError(
             "The code service has no address. Ask your administrator to set codebox_url "
             "(CODEBOX_API_URL)."
@@ -6648,6 +6656,7 @@ class DockerEngine:
     environment. ``image`` and ``runtime`` are those that check() looks for."""
 
     name = "docker"
+    start_command = "sudo systemctl start docker"
 
     def __init__(
         self,
@@ -6724,8 +6733,7 @@ class DockerEngine:
             )
 
     def image_id(self, deadline: Deadline) -> str:
-        """The digest of the image that check() looks for, for records; empty when it is
-        not there. Raises EngineError."""
+        """See Engine.image_id."""
         images = self._api.call(deadline, "images", self._image)
         return str(images[0]["Id"]) if images else ""
 
@@ -6735,7 +6743,9 @@ class DockerEngine:
             info = self._api.call(deadline, "info")
             images = self._api.call(deadline, "images", self._image)
         except EngineError as error:
-            mend = "sudo systemctl start docker   # or set DOCKER_HOST / the valve docker_host"
+            mend = (
+                f"{self.start_command}   # or set DOCKER_HOST / the valve docker_host"
+            )
             return [Finding("engine", False, str(error), mend)]
         return [
             Finding(
@@ -6778,6 +6788,77 @@ def _lease_of(entry: dict[str, Any]) -> Lease:
 
 
 # ===== end sandbox_core/engines/docker.py =====
+
+# ===== begin sandbox_core/engines/podman.py =====
+
+"""Podman by way of its Docker-compatible socket: the Docker engine at another address."""
+
+
+_OF_ALL = "/run/podman/podman.sock"
+
+
+class PodmanEngine(DockerEngine):
+    """Sandboxes from Podman. Without ``docker_host`` the environment says where it is, else
+    the first of its usual sockets that exists."""
+
+    name = "podman"
+    start_command = "systemctl --user start podman.socket"
+
+    def __init__(
+        self,
+        docker_host: str = "",
+        image: str = "run-code-python:latest",
+        runtime: str = "runsc",
+        pull_missing_image: bool = False,
+    ) -> None:
+        address = docker_host or podman_address(os.environ)
+        super().__init__(address, image, runtime, pull_missing_image)
+
+
+def podman_address(environ: Mapping[str, str]) -> str:
+    """Where Podman listens: as these variables say, else its socket of this user, else that
+    of the whole machine."""
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        if environ.get(name):
+            return environ[name]
+    paths = list(_usual_sockets(environ))
+    return "unix://" + next((path for path in paths if Path(path).exists()), paths[-1])
+
+
+def _usual_sockets(environ: Mapping[str, str]) -> Iterator[str]:
+    if os.getuid() != 0:
+        folder = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+        yield f"{folder}/podman/podman.sock"
+    yield _OF_ALL
+
+
+# ===== end sandbox_core/engines/podman.py =====
+
+# ===== begin sandbox_core/engines/choice.py =====
+
+"""Which container engine starts the sandboxes: the one place that knows them by name."""
+
+
+_ENGINES = {engine.name: engine for engine in (DockerEngine, PodmanEngine)}
+ENGINE_NAMES = tuple(_ENGINES)
+
+
+def make_engine(
+    name: str,
+    address: str = "",
+    image: str = "run-code-python:latest",
+    runtime: str = "runsc",
+    pull_missing_image: bool = False,
+) -> Engine:
+    """The engine of this name. ``address`` is as in DOCKER_HOST; "" is the engine's usual
+    one. Raises InvalidRequest for a name that is none of ENGINE_NAMES."""
+    if name not in _ENGINES:
+        known = ", ".join(ENGINE_NAMES)
+        raise InvalidRequest(f"There is no container engine “{name}”: choose {known}.")
+    return _ENGINES[name](address, image, runtime, pull_missing_image)
+
+
+# ===== end sandbox_core/engines/choice.py =====
 
 # ===== begin sandbox_core/reaper.py =====
 
@@ -7352,9 +7433,7 @@ def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
-    engine = DockerEngine(
-        shared.docker_host, shared.image, shared.runtime, shared.pull_missing_image
-    )
+    engine = _engine(shared)
     return Backend(
         LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool),
         shared.max_concurrent_runs,
@@ -7366,13 +7445,22 @@ def open_backend(shared: SharedSettings) -> Backend:
 def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
-        engine = DockerEngine(shared.docker_host, shared.image, shared.runtime)
-        return examine(engine, shared.image, shared.runtime)
+        return examine(_engine(shared), shared.image, shared.runtime)
     remote = _remote(shared)
     try:
         return remote.findings()
     finally:
         remote.close()
+
+
+def _engine(shared: SharedSettings) -> Engine:
+    return make_engine(
+        shared.backend,
+        shared.docker_host,
+        shared.image,
+        shared.runtime,
+        shared.pull_missing_image,
+    )
 
 
 def _remote(shared: SharedSettings) -> RemoteRunner:

@@ -149,3 +149,7 @@ class Engine(Protocol):
 
     def remove(self, lease: Lease) -> None:
         """Called by the reaper for what is provably dead. Gone already is fine."""
+
+    def image_id(self, deadline: Deadline) -> str:
+        """Called for records: the digest of the image that check() looks for; empty when it
+        is not there. Raises EngineError."""

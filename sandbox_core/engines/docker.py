@@ -26,6 +26,7 @@ class DockerEngine:
     environment. ``image`` and ``runtime`` are those that check() looks for."""
 
     name = "docker"
+    start_command = "sudo systemctl start docker"
 
     def __init__(
         self,
@@ -102,8 +103,7 @@ class DockerEngine:
             )
 
     def image_id(self, deadline: Deadline) -> str:
-        """The digest of the image that check() looks for, for records; empty when it is
-        not there. Raises EngineError."""
+        """See Engine.image_id."""
         images = self._api.call(deadline, "images", self._image)
         return str(images[0]["Id"]) if images else ""
 
@@ -113,7 +113,9 @@ class DockerEngine:
             info = self._api.call(deadline, "info")
             images = self._api.call(deadline, "images", self._image)
         except EngineError as error:
-            mend = "sudo systemctl start docker   # or set DOCKER_HOST / the valve docker_host"
+            mend = (
+                f"{self.start_command}   # or set DOCKER_HOST / the valve docker_host"
+            )
             return [Finding("engine", False, str(error), mend)]
         return [
             Finding(

@@ -194,6 +194,18 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
     assert hash(resolved()) == hash(resolved())
 
 
+def test_backend_is_settled():
+    service = {"codebox_url": "http://codebox:8000", "codebox_secret": "s" * 32}
+    for valves, backend, url in (
+        ({}, "docker", ""),
+        (service, "codebox", "http://codebox:8000"),
+        ({**service, "backend": "docker"}, "docker", ""),
+        ({**service, "backend": "podman"}, "podman", ""),
+    ):
+        shared = resolved(ActionValves(**valves)).shared
+        assert (shared.backend, shared.codebox_url) == (backend, url)
+
+
 def test_shared_settings_are_valves():
     names = {entry.name for entry in fields(resolved().shared)}
     assert names < EveryValve.model_fields.keys()
