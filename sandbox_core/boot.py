@@ -64,8 +64,9 @@ def _await_hello(
                 "The sandbox ended unexpectedly. Try again; if it stays, tell your "
                 "administrator."
             )
-        for kind, untrusted_payload in reader.feed(untrusted_data or b""):
-            if kind != "h":
+        frames = list(reader.feed(untrusted_data or b""))
+        if frames:  # until the job comes, it has to say nothing else
+            if [kind for kind, _ in frames] != ["h"]:
                 raise ProtocolError("The sandbox sent a broken message.", "no hello")
-            return untrusted_payload
+            return frames[0][1]
     raise StartFailed("The sandbox did not answer in time. Try again.")

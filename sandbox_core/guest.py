@@ -1,8 +1,8 @@
 """The guest: the first process in every sandbox. It runs the steps of one job and ends.
 
 The host sends this text, then frames, over the container's stdin, and reads frames from its
-stdout; nothing else leads in or out. From the host: B boot, F file, D its data, I stdin,
-G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, p display
+stdout; nothing else leads in or out. From the host: B boot, F file, D its data, E end of the
+files, I stdin, G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, p display
 (a picture or rich value), f file, d the data of either, q its end, k skipped, ! failed, z done.
 
 It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
@@ -28,23 +28,18 @@ from sandbox_core.guest_process import (
 from sandbox_core.guest_wire import (
     CHUNK,
     Wire,
-    frame_of,
     json_text,
     literal,
     take_frame,
 )
 
 BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
-INPUT_BACKLOG = (
-    1 << 20
-)  # bytes waiting for the unpacker above which the host has to wait
 COALESCE_SECONDS = 0.005
 BURST = 1 << 15  # a read this long means that more is there: do not pause
 WATCH_SECONDS = 0.02
 FULL_SECONDS = (
     2.0  # so long at the process limit means: a fork bomb, not a busy program
 )
-COLLECT_SECONDS = 3.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 READY = b"r"
@@ -69,12 +64,14 @@ class Guest:
         self.input_data = []
         self.program = None
         self.helper = None
+        self.unpacking = False
         self.launcher = None  # one that was started before the job
         self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
         self.value_path = ""  # of the last step that was started
         self.started_at = None
+        self.seconds = 0.0
         self.full_since = None
         self.next_watch = 0.0
         self.lease_end = time.monotonic() + 60
@@ -88,14 +85,15 @@ class Guest:
         while self.boot is None:
             self.turn()
         forbid_user_namespaces()
-        self.helper = start_helper(self.boot, self.unpack_work)
+        self.unpacking = True
+        self.helper = start_helper(self.boot, self.unpack_files)
         if self.boot["preload"]:
             self.warm_up()
         self.wire.send(b"h", json_text(describe_kernel()))
-        while self.job is None:
-            self.turn(IDLE_SECONDS)
         try:
             placed_at = self.await_unpacked()
+            while self.job is None:
+                self.turn()
             self.run_steps()
             self.collect_files(placed_at)
         except OSError as error:
@@ -135,12 +133,12 @@ class Guest:
         yield self.wake, select.POLLIN
         if self.ready is not None:
             yield self.ready, select.POLLIN
-        if helper is None or helper.input.unsent < INPUT_BACKLOG:
+        if not self.unpacking:  # then the unpacker reads it
             yield 0, select.POLLIN
         if unsent:
             yield 1, select.POLLOUT
-        if helper is not None:
-            yield from helper.interests(unsent < BACKLOG)
+        if helper is not None and helper.open:
+            yield helper.source, select.POLLIN
         if program is not None:
             yield from program.interests(now, unsent < BACKLOG)
 
@@ -164,8 +162,6 @@ class Guest:
             self.ready = None
         elif helper is not None and descriptor == helper.source:
             helper.read()
-        elif helper is not None and descriptor == helper.input.descriptor:
-            helper.feed()
         elif program is not None and descriptor in program.outputs:
             self.read_output(descriptor)
         elif program is not None:
@@ -176,8 +172,7 @@ class Guest:
         while frame is not None:
             kind, payload = frame
             if kind == b"C":
-                self.flags["cancelled"] = True
-                kill_all()
+                self.cancel()
             elif kind == b"B":
                 self.boot = literal(payload)
                 self.lease_end = time.monotonic() + self.boot["lease_seconds"]
@@ -186,9 +181,14 @@ class Guest:
                 self.lease_end = time.monotonic() + self.job["lease_seconds"]
             elif kind == b"I":
                 self.input_data.append(payload)
-            else:
-                self.helper.input.put(frame_of(kind, payload))
             frame = take_frame(self.wire.received)
+
+    def cancel(self):
+        self.flags["cancelled"] = True
+        if self.helper is None:
+            kill_all()
+        else:  # the collector must not end within a frame
+            self.helper.ask_to_end()
 
     def read_output(self, descriptor):
         """Pass on one chunk of a program's pipe. Returns False when there is none."""
@@ -266,25 +266,24 @@ class Guest:
 
     # --- steps -------------------------------------------------------------------------
 
-    def unpack_work(self, source, sink):
-        unpack(source, sink, self.boot)
+    def unpack_files(self, report):
+        unpack(report, self.boot)
 
     def await_unpacked(self):
         """The file system's time after all files were placed, in ns. Raises OSError."""
         helper = self.helper
-        helper.input_complete = True
-        helper.feed()
         kind, payload = READY, b""
         while kind == READY:
             frame = take_frame(helper.received)
             if frame is not None:
                 kind, payload = frame
             elif helper.open:
-                self.turn()
+                self.turn(IDLE_SECONDS)
             else:
                 kind, payload = b"!", b"the unpacker was killed"
         helper.close()
         self.helper = None
+        self.unpacking = False
         if kind != b"t":
             raise OSError("The files could not be placed: " + payload.decode())
         return int(payload)
@@ -296,6 +295,8 @@ class Guest:
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
                 break
+        if self.started_at is not None:
+            self.seconds = time.monotonic() - self.started_at
 
     def run_step(self, index, step):
         """Run one step to its end; everything it started is dead then. True if it went well."""
@@ -358,30 +359,20 @@ class Guest:
     # --- the end -----------------------------------------------------------------------
 
     def collect_files(self, placed_at):
-        """Pass on whole frames of the collector until its end or its time is up."""
-        helper = self.helper = start_helper(
-            self.boot,
-            lambda _, sink: collect(sink, self.job, placed_at, self.value_path),
+        """Lend our stdout to the collector until it ends; it bounds its own time."""
+        while self.wire.sender.unsent:
+            self.turn()
+        self.helper = start_helper(
+            self.boot, lambda _: collect(self.job, placed_at, self.value_path)
         )
-        end = time.monotonic() + COLLECT_SECONDS
-        while helper.open and time.monotonic() < end:
-            if self.wire.sender.unsent >= BACKLOG:
-                end += WATCH_SECONDS  # the host is slow to read, not the collector
-            self.turn(WATCH_SECONDS)
-            frame = take_frame(helper.received)
-            while frame is not None:
-                self.wire.send(*frame)
-                frame = take_frame(helper.received)
-        if helper.open:
-            reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
-            self.wire.send(b"k", json_text({"name": "", "reason": reason}))
-        helper.close()
+        while self.helper.open:
+            self.turn()
+        self.helper.close()
         self.helper = None
         self.bury_all()
 
     def finish(self):
-        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
-        self.wire.send(b"z", json_text(dict(self.flags, seconds=seconds)))
+        self.wire.send(b"z", json_text(dict(self.flags, seconds=self.seconds)))
         while self.wire.sender.unsent:
             self.turn()
         os._exit(0)

@@ -3,20 +3,26 @@
 Both functions run in a child of the guest that has become the program's user: before the
 program starts, and after every process of it is dead. So no link and no race can give a
 program anything that it could not read by itself, and its ``0600`` files can be read at all.
+
+While they run the guest lends them its own stdin and stdout, and no byte passes through it. All
+bytes go through one buffer each: to allocate memory costs more in gVisor than to copy it.
 """
 
+import _signal
 import os
 import stat
 import time
 from itertools import islice
 
-from sandbox_core.guest_wire import frame_of, json_text, literal, take_frame
+from sandbox_core.guest_wire import frame_of, json_text, literal
 
 CHUNK = 1 << 18
+HEADER = 5
 DEEPEST = 20
 LARGEST_VALUE = 1 << 19
 NAMED_SKIPS = 50
 MOST_LISTED = 1000
+COLLECT_SECONDS = 3.0
 COUNTING_SECONDS = 1.0
 NOT_OUTPUT = {"__pycache__", "node_modules", "site-packages"}
 KINDS = (
@@ -34,32 +40,19 @@ def write_all(descriptor, data):
         view = view[os.write(descriptor, view) :]
 
 
-def read_frames(descriptor):
-    """Yield (kind, payload) from a pipe until its end."""
-    received = bytearray()
-    data = os.read(descriptor, CHUNK)
-    while data:
-        received += data
-        frame = take_frame(received)
-        while frame is not None:
-            yield frame
-            frame = take_frame(received)
-        data = os.read(descriptor, CHUNK)
-
-
 # --- in ------------------------------------------------------------------------------------
 
 
-def unpack(source, sink, boot):
-    """Make the home folder (answer: r), place the files of F and D frames (answer: t and the
-    file system's time); ! and the reason when that fails."""
+def unpack(report, boot):
+    """Make the home folder (answer: r), place the files of F and D frames from stdin up to an
+    E frame (answer: t and the file system's time); ! and the reason when that fails."""
     try:
         prepare_home(boot)
-        write_all(sink, frame_of(b"r", b""))
-        place_files(source)
-        write_all(sink, frame_of(b"t", b"%d" % file_system_time()))
+        write_all(report, frame_of(b"r", b""))
+        Unpacker().run()
+        write_all(report, frame_of(b"t", b"%d" % file_system_time()))
     except OSError as error:
-        write_all(sink, frame_of(b"!", str(error.strerror).encode()))
+        write_all(report, frame_of(b"!", str(error.strerror).encode()))
 
 
 def prepare_home(boot):
@@ -73,21 +66,69 @@ def prepare_home(boot):
         os.symlink(os.path.join(boot["mpl_source"], name), os.path.join(target, name))
 
 
-def place_files(source):
-    target = None
-    for kind, payload in read_frames(source):
-        if kind == b"D":
-            write_all(target, payload)
-            continue
-        if target is not None:
-            os.close(target)
-        name = literal(payload)["name"]
+class Unpacker:
+    """Places files as they come. After an error it reads on to the end all the same: the host
+    sends everything before it listens."""
+
+    def __init__(self):
+        self.buffer = memoryview(bytearray(CHUNK))
+        self.target = None
+        self.problem = None
+        os.set_blocking(0, True)
+
+    def run(self):
+        kind, size = self.next_header()
+        while kind != b"E":
+            if kind == b"F":
+                self.attempt(self.open_target, literal(self.take(size))["name"])
+            else:
+                self.copy(size)
+            kind, size = self.next_header()
+        self.attempt(self.close_target)
+        if self.problem is not None:
+            raise self.problem
+
+    def next_header(self):
+        header = self.take(HEADER)
+        return header[:1], int.from_bytes(header[1:], "big")
+
+    def take(self, size):
+        """Exactly so many bytes, which fit into the buffer."""
+        taken = 0
+        while taken < size:
+            taken += self.read(self.buffer[taken:size])
+        return bytes(self.buffer[:size])
+
+    def copy(self, size):
+        while size:
+            count = self.read(self.buffer[:size])
+            size -= count
+            self.attempt(write_all, self.target, self.buffer[:count])
+
+    def read(self, view):
+        count = os.readv(0, [view])
+        if not count:
+            os._exit(0)  # our owner is gone; the guest will see it too
+        return count
+
+    def attempt(self, action, *arguments):
+        if self.problem is None:
+            try:
+                action(*arguments)
+            except OSError as error:
+                self.problem = error
+
+    def open_target(self, name):
+        self.close_target()
         folder = os.path.dirname(name)
         if folder:
             os.makedirs(folder, exist_ok=True)
-        target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    if target is not None:
-        os.close(target)
+        self.target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+
+    def close_target(self):
+        if self.target is not None:
+            os.close(self.target)
+            self.target = None
 
 
 def file_system_time():
@@ -102,12 +143,15 @@ def file_system_time():
 # --- out -----------------------------------------------------------------------------------
 
 
+class Ended(Exception):
+    """The collector has to stop: the run was cancelled, or its time is up."""
+
+
 class Collector:
     """Sends the value, what was shown, and every new or changed regular file of the work
-    folder, all bounded."""
+    folder to stdout, all bounded. SIGTERM ends it after the frame that it is at."""
 
-    def __init__(self, sink, job, placed_at, value_path):
-        self.sink = sink
+    def __init__(self, job, placed_at, value_path):
         self.value_path = value_path
         self.placed_at = placed_at
         self.files_left = job["files"]
@@ -117,14 +161,31 @@ class Collector:
         self.named = 0
         self.excess = 0
         self.counting_until = None
+        self.buffer = memoryview(bytearray(HEADER + CHUNK))
+        self.end = time.monotonic() + COLLECT_SECONDS
+        self.cancelled = False
+        _signal.signal(_signal.SIGTERM, self.cancel)
+        os.set_blocking(1, True)
+
+    def cancel(self, *_):
+        self.cancelled = True
 
     def run(self):
-        self.send_value()
-        self.send_displays()
-        folders = [""]
-        while folders:
-            folders.extend(self.walk(folders.pop()))
-        self.tell_excess()
+        try:
+            self.send_value()
+            self.send_displays()
+            folders = [""]
+            while folders:
+                folders.extend(self.walk(folders.pop()))
+            self.tell_excess()
+        except Ended:
+            if not self.cancelled:
+                reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
+                self.send(b"k", {"name": "", "reason": reason})
+
+    def look_at_clock(self):
+        if self.cancelled or time.monotonic() > self.end:
+            raise Ended
 
     def walk(self, folder):
         """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
@@ -136,6 +197,7 @@ class Collector:
             return found
         with entries:
             for entry in entries:
+                self.look_at_clock()
                 if self.counting_until and time.monotonic() > self.counting_until:
                     break
                 if entry.name.startswith(".") or entry.name in NOT_OUTPUT:
@@ -187,16 +249,19 @@ class Collector:
 
     def send_content(self, kind, name, source):
         """Send an open file whole, and close it; returns its size."""
-        size = 0
+        total = 0
         self.send(kind, {"name": printable(name)})
-        data = os.read(source, CHUNK)
-        while data:
-            size += len(data)
-            write_all(self.sink, frame_of(b"d", data))
-            data = os.read(source, CHUNK)
+        self.buffer[:1] = b"d"
+        size = os.readv(source, [self.buffer[HEADER:]])
+        while size:
+            total += size
+            self.buffer[1:HEADER] = size.to_bytes(4, "big")
+            self.write(self.buffer[: HEADER + size])
+            self.look_at_clock()
+            size = os.readv(source, [self.buffer[HEADER:]])
         os.close(source)
         self.send(b"q", {})
-        return size
+        return total
 
     def send_value(self):
         """The launcher's note of the last expression's value, if the last step left one."""
@@ -205,7 +270,7 @@ class Collector:
         except OSError:
             return
         if stat.S_ISREG(os.fstat(source).st_mode):
-            write_all(self.sink, frame_of(b"v", os.read(source, LARGEST_VALUE)))
+            self.write(frame_of(b"v", os.read(source, LARGEST_VALUE)))
         os.close(source)
 
     def send_displays(self):
@@ -245,7 +310,13 @@ class Collector:
             self.send(b"k", {"name": "", "reason": reason})
 
     def send(self, kind, values):
-        write_all(self.sink, frame_of(kind, json_text(values)))
+        self.write(frame_of(kind, json_text(values)))
+
+    def write(self, data):
+        """Send whole frames. The time that the host takes to read is not ours."""
+        before = time.monotonic()
+        write_all(1, data)
+        self.end += time.monotonic() - before
 
 
 def with_permission(open_it, name, mode):
@@ -271,5 +342,5 @@ def printable(name):
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def collect(sink, job, placed_at, value_path):
-    Collector(sink, job, placed_at, value_path).run()
+def collect(job, placed_at, value_path):
+    Collector(job, placed_at, value_path).run()

@@ -10,6 +10,7 @@ from sandbox_core.guest_wire import Sender
 
 CHUNK = 1 << 18
 RELEASE_DESCRIPTOR = 200
+REPORT_DESCRIPTOR = 3
 ROOT = 0
 PR_SET_SECCOMP = 22
 PR_SET_NO_NEW_PRIVS = 38
@@ -73,29 +74,15 @@ class Program:
 
 
 class Helper:
-    """A child that works on files as the program's user: bytes to it, frames from it."""
+    """A child that works on files as the program's user, with our stdin and stdout as its own;
+    it reports in frames over a pipe, whose end tells that it is over."""
 
-    def __init__(self, pid, to_child, from_child):
+    def __init__(self, pid, source):
         self.pid = pid
-        self.input = Sender(to_child)
-        self.input_open = True
-        self.input_complete = False
-        self.source = from_child
+        self.source = source
         self.received = bytearray()
         self.open = True
-        os.set_blocking(from_child, False)
-
-    def interests(self, may_read):
-        if self.open and may_read:
-            yield self.source, select.POLLIN
-        if self.input_open and (self.input.parts or self.input_complete):
-            yield self.input.descriptor, select.POLLOUT
-
-    def feed(self):
-        self.input.flush()
-        if self.input_complete and not self.input.parts and self.input_open:
-            os.close(self.input.descriptor)
-            self.input_open = False
+        os.set_blocking(source, False)
 
     def read(self):
         try:
@@ -105,10 +92,17 @@ class Helper:
         self.received += data
         self.open = bool(data)
 
+    def ask_to_end(self):
+        try:
+            os.kill(self.pid, _signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
     def close(self):
-        if self.input_open:
-            os.close(self.input.descriptor)
+        """Take stdin and stdout back, which it may have made blocking."""
         os.close(self.source)
+        os.set_blocking(0, False)
+        os.set_blocking(1, False)
 
 
 class Launcher:
@@ -168,21 +162,20 @@ def start_program(boot, argv, env, extra=()):
 
 
 def start_helper(boot, work):
-    """Run work(source, sink) in a child that has become the program's user."""
-    to_child, from_child = os.pipe(), os.pipe()
+    """Run work(report) in a child that has become the program's user."""
+    receive, report = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.dup2(to_child[0], 0)
-            os.dup2(from_child[1], 1)
-            os.closerange(3, 256)
+            _signal.set_wakeup_fd(-1)
+            os.dup2(report, REPORT_DESCRIPTOR)
+            os.closerange(REPORT_DESCRIPTOR + 1, 256)
             drop_privileges(boot)
-            work(0, 1)
+            work(REPORT_DESCRIPTOR)
         finally:
             os._exit(0)
-    os.close(to_child[0])
-    os.close(from_child[1])
-    return Helper(pid, to_child[1], from_child[0])
+    os.close(report)
+    return Helper(pid, receive)
 
 
 def set_resource_limits(boot):

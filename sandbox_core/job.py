@@ -94,6 +94,7 @@ def job_frames(
         yield encode_header("F", {"name": file.name})
         for chunk in file.chunks(DATA_CHUNK):
             yield encode_frame("D", chunk)
+    yield encode_frame("E")
     for chunk in InputFile("stdin", request.stdin).chunks(DATA_CHUNK):
         yield encode_frame("I", chunk)
     limits = request.limits

@@ -22,13 +22,14 @@ __all__ = [
     "parse_header",
 ]
 
-DATA_CHUNK = 1 << 18
+DATA_CHUNK = 1 << 20
 _LARGEST_DATA = 1 << 18
 _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
 _HEADER_KINDS = b"hsxvpfqk!z"
 _LARGEST_VALUE = 1 << 19
 _MISSING = object()
+_PREFIX = 5  # kind and length
 
 _BOOTSTRAP = """\
 import os
@@ -93,27 +94,54 @@ def parse_header(
 
 
 class FrameReader:
-    """Cuts frames out of the byte stream of one sandbox; never holds more than one frame."""
+    """Cuts frames out of the byte stream of one sandbox; never holds more than one header."""
 
     def __init__(self) -> None:
         self._received = bytearray()
+        self._kind = ""
+        self._left = 0  # bytes of a data frame that are still to come
 
     def feed(self, untrusted_data: bytes) -> Iterator[tuple[str, bytes]]:
-        """Take bytes as they came; yield each (kind, payload) that is now complete.
+        """Take bytes as they came; yield (kind, payload) for each header that is now complete,
+        and for each piece of a data frame (kinds o, e, d), which need not be whole: it costs
+        no copy. Whoever does not take them all loses the rest.
 
         Raises ProtocolError at an unknown kind or an oversized length, as soon as its five
         header bytes are there.
         """
+        start = 0
+        while start < len(untrusted_data):
+            if self._left:
+                piece = untrusted_data[start : start + self._left]
+                start += len(piece)
+                self._left -= len(piece)
+                yield self._kind, piece
+                continue
+            end = start + self._missing()
+            self._received += untrusted_data[start:end]
+            start = end
+            yield from self._complete_header()
+
+    def _missing(self) -> int:
+        """How many bytes of a header the reader waits for."""
         received = self._received
-        received += untrusted_data
-        while len(received) >= 5:
-            kind, length = bytes(received[:1]), int.from_bytes(received[1:5], "big")
-            _check_frame(kind, length)
-            end = 5 + length
-            if len(received) < end:
-                break
-            payload = bytes(received[5:end])
-            del received[:end]  # before the yield: the caller may leave the loop there
+        if len(received) < _PREFIX:
+            return _PREFIX - len(received)
+        return _PREFIX + int.from_bytes(received[1:_PREFIX], "big") - len(received)
+
+    def _complete_header(self) -> Iterator[tuple[str, bytes]]:
+        received = self._received
+        if len(received) < _PREFIX:
+            return
+        kind, length = bytes(received[:1]), int.from_bytes(received[1:_PREFIX], "big")
+        _check_frame(kind, length)
+        if kind in _DATA_KINDS:
+            self._kind, self._left = kind.decode("ascii"), length
+        elif self._missing():
+            return
+        payload = bytes(received[_PREFIX:])
+        received.clear()
+        if kind not in _DATA_KINDS:
             yield kind.decode("ascii"), payload
 
 

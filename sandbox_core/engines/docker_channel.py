@@ -48,22 +48,21 @@ class StreamRecords:
         """What came on the other streams, at most 4 KiB of it."""
         return self._untrusted_diagnostics.decode("utf-8", "replace")
 
-    def feed(self, data: bytes) -> bytes:
+    def feed(self, data: memoryview) -> bytes:
         """Take bytes as they came; return the stdout bytes among them."""
-        stdout = bytearray()
-        view = memoryview(data)
-        while view:
+        stdout = []
+        while data:
             if self._left == 0:
-                view = self._read_header(view)
+                data = self._read_header(data)
                 continue
-            part, view = view[: self._left], view[self._left :]
+            part, data = data[: self._left], data[self._left :]
             self._left -= len(part)
             if self._stream == _STDOUT:
-                stdout += part
+                stdout.append(part)
             else:
                 room = _LONGEST_DIAGNOSTICS - len(self._untrusted_diagnostics)
                 self._untrusted_diagnostics += part[:room]
-        return bytes(stdout)
+        return b"".join(stdout)
 
     def _read_header(self, view: memoryview) -> memoryview:
         missing = 8 - len(self._header)
@@ -85,6 +84,7 @@ class DockerChannel:
         self._socket: socket.socket = getattr(attached, "_sock", attached)
         self._socket.setblocking(False)
         self._records = StreamRecords()
+        self._buffer = memoryview(bytearray(_CHUNK))
         self._made_at = time.time()
         self._started = False
         self._ended_by_itself = False
@@ -132,15 +132,15 @@ class DockerChannel:
             if not self._wait_for(select.POLLIN, end.remaining()):
                 return None
             try:
-                data = self._socket.recv(_CHUNK)
+                size = self._socket.recv_into(self._buffer)
             except BlockingIOError:
                 continue
             except OSError:
                 return b""
-            if not data:
+            if not size:
                 self._ended_by_itself = not self._killed.is_set()
                 return b""
-            stdout = self._records.feed(data)
+            stdout = self._records.feed(self._buffer[:size])
             if stdout:
                 return stdout
             if end.passed():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scripts.benchmarks.cold_run import measure_cold_run
 from scripts.benchmarks.collection import measure_collection
+from scripts.benchmarks.files import measure_files
 from scripts.benchmarks.measurement import Measurement, table_of
 from scripts.benchmarks.output_flood import measure_output_flood
 from scripts.benchmarks.subject import BenchmarkError, Subject
@@ -20,6 +21,7 @@ _BENCHMARKS = {
     "cold": measure_cold_run,
     "flood": measure_output_flood,
     "collect": measure_collection,
+    "files": measure_files,
 }
 _ROUNDS, _QUICK_ROUNDS = 20, 5
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"

@@ -67,11 +67,11 @@ def test_the_environment_holds_nothing_of_the_host(monkeypatch):
 
 
 def test_files_come_before_the_job_in_chunks():
-    big = bytes(range(256)) * 2500
+    big = bytes(range(256)) * 10_000
     files = (InputFile("a.bin", big), InputFile("empty", b""))
     frames, job = job_of(RunRequest(steps=(Step("python", "print(1)"),), files=files))
     kinds = b"".join(kind for kind, _ in frames)
-    assert kinds == b"FDDDFFD"
+    assert kinds == b"FDDDFFDE"
     assert literal(frames[0][1]) == {"name": "a.bin"}
     assert b"".join(payload for kind, payload in frames[1:4]) == big
     assert literal(frames[5][1]) == {"name": "main.py"}
@@ -80,11 +80,11 @@ def test_files_come_before_the_job_in_chunks():
 
 
 def test_stdin_is_chunked_and_may_be_empty():
-    request = RunRequest(steps=(Step("bash", "cat"),), stdin=b"x" * 300_000)
+    request = RunRequest(steps=(Step("bash", "cat"),), stdin=b"x" * 1_200_000)
     frames, _ = job_of(request)
     assert [len(payload) for kind, payload in frames if kind == b"I"] == [
-        262_144,
-        37_856,
+        1_048_576,
+        151_424,
     ]
     frames, _ = job_of(RunRequest(steps=(Step("bash", "cat"),)))
     assert not [kind for kind, _ in frames if kind == b"I"]

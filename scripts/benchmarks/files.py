@@ -1,0 +1,181 @@
+"""What it takes to move files into a sandbox and out of it, beside ``docker cp`` with runc."""
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from sandbox_core.limits import MIB, Limits
+from sandbox_core.models import InputFile, RunRequest, RunResult, Step
+from sandbox_core.outcome import Outcome
+from sandbox_core.runner import LocalRunner
+from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.subject import BenchmarkError, Subject, docker
+from scripts.benchmarks.watched_engine import (
+    DONE,
+    FILE_SENT,
+    STARTED,
+    STEP_ENDED,
+    WatchedEngine,
+)
+
+__all__ = ["measure_files"]
+
+_MOST_ROUNDS = 7
+_LARGE_MIB = 100
+_ENOUGH_MIB_PER_SECOND = 100
+_ENOUGH_OF_DOCKER_CP = 0.35
+_LIMITS = Limits(seconds=60, work_mib=256, file_mib=_LARGE_MIB)
+_NO_FILE = ":"
+_LARGE_FILE = f"head -c {_LARGE_MIB}M /dev/urandom > out.bin"
+_SAMPLE_SECONDS = 0.005
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_files(subject: Subject, rounds: int) -> Iterator[Measurement]:
+    """A large file in and out, each in turn with ``docker cp``; and a small one in."""
+    with tempfile.TemporaryDirectory() as folder, _plain_container(subject) as plain:
+        engine = WatchedEngine(subject)
+        runner = LocalRunner(engine, subject.image, subject.runtime)
+        try:
+            yield from _Trips(engine, runner, Path(folder), plain).measure(
+                min(rounds, _MOST_ROUNDS)
+            )
+        finally:
+            runner.close()
+
+
+class _Trips:
+    """The ways that are timed: ours, and those of ``docker cp`` with a plain container."""
+
+    def __init__(
+        self, engine: WatchedEngine, runner: LocalRunner, folder: Path, plain: str
+    ) -> None:
+        self._engine = engine
+        self._runner = runner
+        self._local = folder / "large.bin"
+        self._local.write_bytes(os.urandom(MIB) * _LARGE_MIB)
+        self._inside = f"{plain}:/tmp/large.bin"
+
+    def measure(self, rounds: int) -> Iterator[Measurement]:
+        """All of them in turn, so that a busy moment of the machine hits all alike."""
+        growth: list[float] = []
+        times: dict[Callable[[], float], list[float]] = {
+            trip: []
+            for trip in (self.large_in, self.cp_in, self.large_out, self.cp_out)
+        }
+        small: list[float] = []
+        for _ in range(rounds):
+            with _memory_growth(growth):
+                for trip, taken in times.items():
+                    taken.append(trip())
+            small.append((self.small_in() - self.nothing_in()) * 1000)
+        for way, ours, docker_cp in (
+            ("in", times[self.large_in], times[self.cp_in]),
+            ("out", times[self.large_out], times[self.cp_out]),
+        ):
+            yield from _speeds(way, ours, docker_cp)
+        yield Measurement("1 MiB in, beside no file", "ms", tuple(small), at_most=40)
+        name = f"growth of the host's memory with {_LARGE_MIB} MiB in and out"
+        yield Measurement(name, "MiB", tuple(growth), at_most=64)
+
+    def large_in(self) -> float:
+        """Seconds from the first byte sent to the start of the program."""
+        with self._local.open("rb") as content:
+            return self._time_in(InputFile("large.bin", content=content))
+
+    def small_in(self) -> float:
+        """The same for 1 MiB."""
+        return self._time_in(InputFile("small.bin", os.urandom(MIB)))
+
+    def nothing_in(self) -> float:
+        """The same for the program alone."""
+        return self._time_in()
+
+    def _time_in(self, *files: InputFile) -> float:
+        self._run(_NO_FILE, *files)
+        return self._engine.at[STARTED] - self._engine.at[FILE_SENT]
+
+    def large_out(self) -> float:
+        """Seconds from the end of the program to the end of the run."""
+        result = self._run(_LARGE_FILE)
+        if [file.size for file in result.files] != [_LARGE_MIB * MIB]:
+            raise BenchmarkError("The file was not brought back whole.")
+        result.files[0].content.close()
+        return self._engine.at[DONE] - self._engine.at[STEP_ENDED]
+
+    def cp_in(self) -> float:
+        """Seconds that ``docker cp`` takes."""
+        return _timed_cp(str(self._local), self._inside)
+
+    def cp_out(self) -> float:
+        """The same for the other direction; needs a cp_in before."""
+        return _timed_cp(self._inside, f"{self._local}.back")
+
+    def _run(self, code: str, *files: InputFile) -> RunResult:
+        request = RunRequest((Step("bash", code),), files=files, limits=_LIMITS)
+        result = self._runner.run(request)
+        if result.outcome is not Outcome.OK:
+            raise BenchmarkError(f"A run ended with {result.outcome}: {result.message}")
+        return result
+
+
+def _speeds(
+    way: str, ours: list[float], docker_cp: list[float]
+) -> Iterator[Measurement]:
+    """Ours, docker's, and the seconds that we may take: as much as the slower of two bounds
+    allows, on whatever machine this is."""
+    for name, seconds in (("", ours), (", docker cp with runc", docker_cp)):
+        speeds = tuple(_LARGE_MIB / taken for taken in seconds)
+        yield Measurement(f"{_LARGE_MIB} MiB {way}{name}", "MiB/s", speeds)
+    enough = _LARGE_MIB / _ENOUGH_MIB_PER_SECOND
+    allowed = max(enough, median(docker_cp) / _ENOUGH_OF_DOCKER_CP)
+    name = f"{_LARGE_MIB} MiB {way}"
+    yield Measurement(name, "s", tuple(ours), at_most=round(allowed, 2))
+
+
+def _timed_cp(source: str, target: str) -> float:
+    before = time.monotonic()
+    docker("cp", source, target)
+    return time.monotonic() - before
+
+
+@contextmanager
+def _plain_container(subject: Subject) -> Iterator[str]:
+    """The id of a running container under runc, gone afterwards."""
+    command = ("run", "--detach", "--rm", "--runtime", "runc", "--network", "none")
+    plain = docker(*command, subject.image, "sleep", "600").strip()
+    try:
+        yield plain
+    finally:
+        docker("rm", "--force", plain)
+
+
+@contextmanager
+def _memory_growth(growth: list[float]) -> Iterator[None]:
+    """Append by how many MiB this process grew at most meanwhile."""
+    over = threading.Event()
+    before = highest = _resident_mib()
+
+    def watch() -> None:
+        nonlocal highest
+        while not over.wait(_SAMPLE_SECONDS):
+            highest = max(highest, _resident_mib())
+
+    watcher = threading.Thread(target=watch, name="memory")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+    growth.append(highest - before)
+
+
+def _resident_mib() -> float:
+    resident_pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(resident_pages) * _PAGE / MIB
