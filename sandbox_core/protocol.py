@@ -29,7 +29,7 @@ _DATA_KINDS = b"oed"
 _HEADER_KINDS = b"hsxvpfqk!z"
 _LARGEST_VALUE = 1 << 19
 _MISSING = object()
-_PREFIX = 5  # kind and length
+_FRAME_HEAD = 5  # kind and length
 
 _BOOTSTRAP = """\
 import os
@@ -125,21 +125,25 @@ class FrameReader:
     def _missing(self) -> int:
         """How many bytes of a header the reader waits for."""
         received = self._received
-        if len(received) < _PREFIX:
-            return _PREFIX - len(received)
-        return _PREFIX + int.from_bytes(received[1:_PREFIX], "big") - len(received)
+        if len(received) < _FRAME_HEAD:
+            return _FRAME_HEAD - len(received)
+        return (
+            _FRAME_HEAD + int.from_bytes(received[1:_FRAME_HEAD], "big") - len(received)
+        )
 
     def _complete_header(self) -> Iterator[tuple[str, bytes]]:
         received = self._received
-        if len(received) < _PREFIX:
+        if len(received) < _FRAME_HEAD:
             return
-        kind, length = bytes(received[:1]), int.from_bytes(received[1:_PREFIX], "big")
+        kind, length = bytes(received[:1]), int.from_bytes(
+            received[1:_FRAME_HEAD], "big"
+        )
         _check_frame(kind, length)
         if kind in _DATA_KINDS:
             self._kind, self._left = kind.decode("ascii"), length
         elif self._missing():
             return
-        payload = bytes(received[_PREFIX:])
+        payload = bytes(received[_FRAME_HEAD:])
         received.clear()
         if kind not in _DATA_KINDS:
             yield kind.decode("ascii"), payload
