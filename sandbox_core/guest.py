@@ -2,8 +2,9 @@
 
 The host sends this text, then frames, over the container's stdin, and reads frames from its
 stdout; nothing else leads in or out. From the host: B boot, F file, D its data, E end of the
-files, I stdin, G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, p display
-(a picture or rich value), f file, d the data of either, q its end, k skipped, ! failed, z done.
+files, I stdin, G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v
+value, p display (a picture or rich value), f file, d the data of either, q its end, k skipped,
+! failed, z done.
 
 It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
 folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
