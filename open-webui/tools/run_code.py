@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     c3b1f552ddf0eaa7bedb358309a3c47ae7275c064a3495384c90597080877325
+#     1d2ae067a9957600263a2d449542a8f3a3b07d1f01233550fbe6a55e594aec67
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -2273,27 +2273,33 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+c3b1f552ddf0"
+BUILD_ID = "0.1.0+1d2ae067a995"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
 Both functions run in a child of the guest that has become the program's user: before the
 program starts, and after every process of it is dead. So no link and no race can give a
 program anything that it could not read by itself, and its ``0600`` files can be read at all.
+
+While they run the guest lends them its own stdin and stdout, and no byte passes through it. All
+bytes go through one buffer each: to allocate memory costs more in gVisor than to copy it.
 """
 
+import _signal
 import os
 import stat
 import time
 from itertools import islice
 
-from sandbox_core.guest_wire import frame_of, json_text, literal, take_frame
+from sandbox_core.guest_wire import frame_of, json_text, literal
 
 CHUNK = 1 << 18
+HEADER = 5
 DEEPEST = 20
 LARGEST_VALUE = 1 << 19
 NAMED_SKIPS = 50
 MOST_LISTED = 1000
+COLLECT_SECONDS = 3.0
 COUNTING_SECONDS = 1.0
 NOT_OUTPUT = {"__pycache__", "node_modules", "site-packages"}
 KINDS = (
@@ -2311,32 +2317,19 @@ def write_all(descriptor, data):
         view = view[os.write(descriptor, view) :]
 
 
-def read_frames(descriptor):
-    """Yield (kind, payload) from a pipe until its end."""
-    received = bytearray()
-    data = os.read(descriptor, CHUNK)
-    while data:
-        received += data
-        frame = take_frame(received)
-        while frame is not None:
-            yield frame
-            frame = take_frame(received)
-        data = os.read(descriptor, CHUNK)
-
-
 # --- in ------------------------------------------------------------------------------------
 
 
-def unpack(source, sink, boot):
-    """Make the home folder (answer: r), place the files of F and D frames (answer: t and the
-    file system's time); ! and the reason when that fails."""
+def unpack(report, boot):
+    """Make the home folder (answer: r), place the files of F and D frames from stdin up to an
+    E frame (answer: t and the file system's time); ! and the reason when that fails."""
     try:
         prepare_home(boot)
-        write_all(sink, frame_of(b"r", b""))
-        place_files(source)
-        write_all(sink, frame_of(b"t", b"%d" % file_system_time()))
+        write_all(report, frame_of(b"r", b""))
+        Unpacker().run()
+        write_all(report, frame_of(b"t", b"%d" % file_system_time()))
     except OSError as error:
-        write_all(sink, frame_of(b"!", str(error.strerror).encode()))
+        write_all(report, frame_of(b"!", str(error.strerror).encode()))
 
 
 def prepare_home(boot):
@@ -2350,21 +2343,69 @@ def prepare_home(boot):
         os.symlink(os.path.join(boot["mpl_source"], name), os.path.join(target, name))
 
 
-def place_files(source):
-    target = None
-    for kind, payload in read_frames(source):
-        if kind == b"D":
-            write_all(target, payload)
-            continue
-        if target is not None:
-            os.close(target)
-        name = literal(payload)["name"]
+class Unpacker:
+    """Places files as they come. After an error it reads on to the end all the same: the host
+    sends everything before it listens."""
+
+    def __init__(self):
+        self.buffer = memoryview(bytearray(CHUNK))
+        self.target = None
+        self.problem = None
+        os.set_blocking(0, True)
+
+    def run(self):
+        kind, size = self.next_header()
+        while kind != b"E":
+            if kind == b"F":
+                self.attempt(self.open_target, literal(self.take(size))["name"])
+            else:
+                self.copy(size)
+            kind, size = self.next_header()
+        self.attempt(self.close_target)
+        if self.problem is not None:
+            raise self.problem
+
+    def next_header(self):
+        header = self.take(HEADER)
+        return header[:1], int.from_bytes(header[1:], "big")
+
+    def take(self, size):
+        """Exactly so many bytes, which fit into the buffer."""
+        taken = 0
+        while taken < size:
+            taken += self.read(self.buffer[taken:size])
+        return bytes(self.buffer[:size])
+
+    def copy(self, size):
+        while size:
+            count = self.read(self.buffer[:size])
+            size -= count
+            self.attempt(write_all, self.target, self.buffer[:count])
+
+    def read(self, view):
+        count = os.readv(0, [view])
+        if not count:
+            os._exit(0)  # our owner is gone; the guest will see it too
+        return count
+
+    def attempt(self, action, *arguments):
+        if self.problem is None:
+            try:
+                action(*arguments)
+            except OSError as error:
+                self.problem = error
+
+    def open_target(self, name):
+        self.close_target()
         folder = os.path.dirname(name)
         if folder:
             os.makedirs(folder, exist_ok=True)
-        target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    if target is not None:
-        os.close(target)
+        self.target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+
+    def close_target(self):
+        if self.target is not None:
+            os.close(self.target)
+            self.target = None
 
 
 def file_system_time():
@@ -2379,12 +2420,15 @@ def file_system_time():
 # --- out -----------------------------------------------------------------------------------
 
 
+class Ended(Exception):
+    """The collector has to stop: the run was cancelled, or its time is up."""
+
+
 class Collector:
     """Sends the value, what was shown, and every new or changed regular file of the work
-    folder, all bounded."""
+    folder to stdout, all bounded. SIGTERM ends it after the frame that it is at."""
 
-    def __init__(self, sink, job, placed_at, value_path):
-        self.sink = sink
+    def __init__(self, job, placed_at, value_path):
         self.value_path = value_path
         self.placed_at = placed_at
         self.files_left = job["files"]
@@ -2394,14 +2438,31 @@ class Collector:
         self.named = 0
         self.excess = 0
         self.counting_until = None
+        self.buffer = memoryview(bytearray(HEADER + CHUNK))
+        self.end = time.monotonic() + COLLECT_SECONDS
+        self.cancelled = False
+        _signal.signal(_signal.SIGTERM, self.cancel)
+        os.set_blocking(1, True)
+
+    def cancel(self, *_):
+        self.cancelled = True
 
     def run(self):
-        self.send_value()
-        self.send_displays()
-        folders = [""]
-        while folders:
-            folders.extend(self.walk(folders.pop()))
-        self.tell_excess()
+        try:
+            self.send_value()
+            self.send_displays()
+            folders = [""]
+            while folders:
+                folders.extend(self.walk(folders.pop()))
+            self.tell_excess()
+        except Ended:
+            if not self.cancelled:
+                reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
+                self.send(b"k", {"name": "", "reason": reason})
+
+    def look_at_clock(self):
+        if self.cancelled or time.monotonic() > self.end:
+            raise Ended
 
     def walk(self, folder):
         """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
@@ -2413,6 +2474,7 @@ class Collector:
             return found
         with entries:
             for entry in entries:
+                self.look_at_clock()
                 if self.counting_until and time.monotonic() > self.counting_until:
                     break
                 if entry.name.startswith(".") or entry.name in NOT_OUTPUT:
@@ -2464,16 +2526,19 @@ class Collector:
 
     def send_content(self, kind, name, source):
         """Send an open file whole, and close it; returns its size."""
-        size = 0
+        total = 0
         self.send(kind, {"name": printable(name)})
-        data = os.read(source, CHUNK)
-        while data:
-            size += len(data)
-            write_all(self.sink, frame_of(b"d", data))
-            data = os.read(source, CHUNK)
+        self.buffer[:1] = b"d"
+        size = os.readv(source, [self.buffer[HEADER:]])
+        while size:
+            total += size
+            self.buffer[1:HEADER] = size.to_bytes(4, "big")
+            self.write(self.buffer[: HEADER + size])
+            self.look_at_clock()
+            size = os.readv(source, [self.buffer[HEADER:]])
         os.close(source)
         self.send(b"q", {})
-        return size
+        return total
 
     def send_value(self):
         """The launcher's note of the last expression's value, if the last step left one."""
@@ -2482,7 +2547,7 @@ class Collector:
         except OSError:
             return
         if stat.S_ISREG(os.fstat(source).st_mode):
-            write_all(self.sink, frame_of(b"v", os.read(source, LARGEST_VALUE)))
+            self.write(frame_of(b"v", os.read(source, LARGEST_VALUE)))
         os.close(source)
 
     def send_displays(self):
@@ -2522,7 +2587,13 @@ class Collector:
             self.send(b"k", {"name": "", "reason": reason})
 
     def send(self, kind, values):
-        write_all(self.sink, frame_of(kind, json_text(values)))
+        self.write(frame_of(kind, json_text(values)))
+
+    def write(self, data):
+        """Send whole frames. The time that the host takes to read is not ours."""
+        before = time.monotonic()
+        write_all(1, data)
+        self.end += time.monotonic() - before
 
 
 def with_permission(open_it, name, mode):
@@ -2548,8 +2619,8 @@ def printable(name):
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def collect(sink, job, placed_at, value_path):
-    Collector(sink, job, placed_at, value_path).run()
+def collect(job, placed_at, value_path):
+    Collector(job, placed_at, value_path).run()
 '''
 
 GUEST_PROCESS_SOURCE = r'''"""Processes inside the sandbox: how a child becomes the program, and what can be seen of it."""
@@ -2564,6 +2635,7 @@ from sandbox_core.guest_wire import Sender
 
 CHUNK = 1 << 18
 RELEASE_DESCRIPTOR = 200
+REPORT_DESCRIPTOR = 3
 ROOT = 0
 PR_SET_SECCOMP = 22
 PR_SET_NO_NEW_PRIVS = 38
@@ -2627,29 +2699,15 @@ class Program:
 
 
 class Helper:
-    """A child that works on files as the program's user: bytes to it, frames from it."""
+    """A child that works on files as the program's user, with our stdin and stdout as its own;
+    it reports in frames over a pipe, whose end tells that it is over."""
 
-    def __init__(self, pid, to_child, from_child):
+    def __init__(self, pid, source):
         self.pid = pid
-        self.input = Sender(to_child)
-        self.input_open = True
-        self.input_complete = False
-        self.source = from_child
+        self.source = source
         self.received = bytearray()
         self.open = True
-        os.set_blocking(from_child, False)
-
-    def interests(self, may_read):
-        if self.open and may_read:
-            yield self.source, select.POLLIN
-        if self.input_open and (self.input.parts or self.input_complete):
-            yield self.input.descriptor, select.POLLOUT
-
-    def feed(self):
-        self.input.flush()
-        if self.input_complete and not self.input.parts and self.input_open:
-            os.close(self.input.descriptor)
-            self.input_open = False
+        os.set_blocking(source, False)
 
     def read(self):
         try:
@@ -2659,10 +2717,17 @@ class Helper:
         self.received += data
         self.open = bool(data)
 
+    def ask_to_end(self):
+        try:
+            os.kill(self.pid, _signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
     def close(self):
-        if self.input_open:
-            os.close(self.input.descriptor)
+        """Take stdin and stdout back, which it may have made blocking."""
         os.close(self.source)
+        os.set_blocking(0, False)
+        os.set_blocking(1, False)
 
 
 class Launcher:
@@ -2722,21 +2787,20 @@ def start_program(boot, argv, env, extra=()):
 
 
 def start_helper(boot, work):
-    """Run work(source, sink) in a child that has become the program's user."""
-    to_child, from_child = os.pipe(), os.pipe()
+    """Run work(report) in a child that has become the program's user."""
+    receive, report = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.dup2(to_child[0], 0)
-            os.dup2(from_child[1], 1)
-            os.closerange(3, 256)
+            _signal.set_wakeup_fd(-1)
+            os.dup2(report, REPORT_DESCRIPTOR)
+            os.closerange(REPORT_DESCRIPTOR + 1, 256)
             drop_privileges(boot)
-            work(0, 1)
+            work(REPORT_DESCRIPTOR)
         finally:
             os._exit(0)
-    os.close(to_child[0])
-    os.close(from_child[1])
-    return Helper(pid, to_child[1], from_child[0])
+    os.close(report)
+    return Helper(pid, receive)
 
 
 def set_resource_limits(boot):
@@ -2836,9 +2900,10 @@ def count_tasks():
 GUEST_SOURCE = r'''"""The guest: the first process in every sandbox. It runs the steps of one job and ends.
 
 The host sends this text, then frames, over the container's stdin, and reads frames from its
-stdout; nothing else leads in or out. From the host: B boot, F file, D its data, I stdin,
-G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v value, p display
-(a picture or rich value), f file, d the data of either, q its end, k skipped, ! failed, z done.
+stdout; nothing else leads in or out. From the host: B boot, F file, D its data, E end of the
+files, I stdin, G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v
+value, p display (a picture or rich value), f file, d the data of either, q its end, k skipped,
+! failed, z done.
 
 It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
 folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
@@ -2863,23 +2928,18 @@ from sandbox_core.guest_process import (
 from sandbox_core.guest_wire import (
     CHUNK,
     Wire,
-    frame_of,
     json_text,
     literal,
     take_frame,
 )
 
 BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
-INPUT_BACKLOG = (
-    1 << 20
-)  # bytes waiting for the unpacker above which the host has to wait
 COALESCE_SECONDS = 0.005
 BURST = 1 << 15  # a read this long means that more is there: do not pause
 WATCH_SECONDS = 0.02
 FULL_SECONDS = (
     2.0  # so long at the process limit means: a fork bomb, not a busy program
 )
-COLLECT_SECONDS = 3.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 READY = b"r"
@@ -2904,12 +2964,14 @@ class Guest:
         self.input_data = []
         self.program = None
         self.helper = None
+        self.unpacking = False
         self.launcher = None  # one that was started before the job
         self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
         self.value_path = ""  # of the last step that was started
         self.started_at = None
+        self.seconds = 0.0
         self.full_since = None
         self.next_watch = 0.0
         self.lease_end = time.monotonic() + 60
@@ -2923,14 +2985,15 @@ class Guest:
         while self.boot is None:
             self.turn()
         forbid_user_namespaces()
-        self.helper = start_helper(self.boot, self.unpack_work)
+        self.unpacking = True
+        self.helper = start_helper(self.boot, self.unpack_files)
         if self.boot["preload"]:
             self.warm_up()
         self.wire.send(b"h", json_text(describe_kernel()))
-        while self.job is None:
-            self.turn(IDLE_SECONDS)
         try:
             placed_at = self.await_unpacked()
+            while self.job is None:
+                self.turn()
             self.run_steps()
             self.collect_files(placed_at)
         except OSError as error:
@@ -2970,12 +3033,12 @@ class Guest:
         yield self.wake, select.POLLIN
         if self.ready is not None:
             yield self.ready, select.POLLIN
-        if helper is None or helper.input.unsent < INPUT_BACKLOG:
+        if not self.unpacking:  # then the unpacker reads it
             yield 0, select.POLLIN
         if unsent:
             yield 1, select.POLLOUT
-        if helper is not None:
-            yield from helper.interests(unsent < BACKLOG)
+        if helper is not None and helper.open:
+            yield helper.source, select.POLLIN
         if program is not None:
             yield from program.interests(now, unsent < BACKLOG)
 
@@ -2999,8 +3062,6 @@ class Guest:
             self.ready = None
         elif helper is not None and descriptor == helper.source:
             helper.read()
-        elif helper is not None and descriptor == helper.input.descriptor:
-            helper.feed()
         elif program is not None and descriptor in program.outputs:
             self.read_output(descriptor)
         elif program is not None:
@@ -3011,8 +3072,7 @@ class Guest:
         while frame is not None:
             kind, payload = frame
             if kind == b"C":
-                self.flags["cancelled"] = True
-                kill_all()
+                self.cancel()
             elif kind == b"B":
                 self.boot = literal(payload)
                 self.lease_end = time.monotonic() + self.boot["lease_seconds"]
@@ -3021,9 +3081,14 @@ class Guest:
                 self.lease_end = time.monotonic() + self.job["lease_seconds"]
             elif kind == b"I":
                 self.input_data.append(payload)
-            else:
-                self.helper.input.put(frame_of(kind, payload))
             frame = take_frame(self.wire.received)
+
+    def cancel(self):
+        self.flags["cancelled"] = True
+        if self.helper is None:
+            kill_all()
+        else:  # the collector must not end within a frame
+            self.helper.ask_to_end()
 
     def read_output(self, descriptor):
         """Pass on one chunk of a program's pipe. Returns False when there is none."""
@@ -3101,25 +3166,24 @@ class Guest:
 
     # --- steps -------------------------------------------------------------------------
 
-    def unpack_work(self, source, sink):
-        unpack(source, sink, self.boot)
+    def unpack_files(self, report):
+        unpack(report, self.boot)
 
     def await_unpacked(self):
         """The file system's time after all files were placed, in ns. Raises OSError."""
         helper = self.helper
-        helper.input_complete = True
-        helper.feed()
         kind, payload = READY, b""
         while kind == READY:
             frame = take_frame(helper.received)
             if frame is not None:
                 kind, payload = frame
             elif helper.open:
-                self.turn()
+                self.turn(IDLE_SECONDS)
             else:
                 kind, payload = b"!", b"the unpacker was killed"
         helper.close()
         self.helper = None
+        self.unpacking = False
         if kind != b"t":
             raise OSError("The files could not be placed: " + payload.decode())
         return int(payload)
@@ -3131,6 +3195,8 @@ class Guest:
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
                 break
+        if self.started_at is not None:
+            self.seconds = time.monotonic() - self.started_at
 
     def run_step(self, index, step):
         """Run one step to its end; everything it started is dead then. True if it went well."""
@@ -3193,30 +3259,20 @@ class Guest:
     # --- the end -----------------------------------------------------------------------
 
     def collect_files(self, placed_at):
-        """Pass on whole frames of the collector until its end or its time is up."""
-        helper = self.helper = start_helper(
-            self.boot,
-            lambda _, sink: collect(sink, self.job, placed_at, self.value_path),
+        """Lend our stdout to the collector until it ends; it bounds its own time."""
+        while self.wire.sender.unsent:
+            self.turn()
+        self.helper = start_helper(
+            self.boot, lambda _: collect(self.job, placed_at, self.value_path)
         )
-        end = time.monotonic() + COLLECT_SECONDS
-        while helper.open and time.monotonic() < end:
-            if self.wire.sender.unsent >= BACKLOG:
-                end += WATCH_SECONDS  # the host is slow to read, not the collector
-            self.turn(WATCH_SECONDS)
-            frame = take_frame(helper.received)
-            while frame is not None:
-                self.wire.send(*frame)
-                frame = take_frame(helper.received)
-        if helper.open:
-            reason = f"collecting took longer than {COLLECT_SECONDS:g} s"
-            self.wire.send(b"k", json_text({"name": "", "reason": reason}))
-        helper.close()
+        while self.helper.open:
+            self.turn()
+        self.helper.close()
         self.helper = None
         self.bury_all()
 
     def finish(self):
-        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
-        self.wire.send(b"z", json_text(dict(self.flags, seconds=seconds)))
+        self.wire.send(b"z", json_text(dict(self.flags, seconds=self.seconds)))
         while self.wire.sender.unsent:
             self.turn()
         os._exit(0)
@@ -3326,18 +3382,19 @@ class Wire:
 
     def __init__(self):
         self.received = bytearray()
+        self.buffer = memoryview(bytearray(CHUNK))  # to allocate is slow in gVisor
         self.sender = Sender(1)
         os.set_blocking(0, False)
 
     def receive(self):
         """Read what is there; the end of the stream means that our owner is gone."""
         try:
-            data = os.read(0, CHUNK)
+            size = os.readv(0, [self.buffer])
         except BlockingIOError:
             return
-        if not data:
+        if not size:
             os._exit(0)
-        self.received += data
+        self.received += self.buffer[:size]
 
     def send(self, kind, payload=b""):
         self.sender.put(frame_of(kind, payload))
@@ -4840,13 +4897,14 @@ content are checked here, and a breach raises ProtocolError.
 """
 
 
-DATA_CHUNK = 1 << 18
+DATA_CHUNK = 1 << 20
 _LARGEST_DATA = 1 << 18
 _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
 _HEADER_KINDS = b"hsxvpfqk!z"
 _LARGEST_VALUE = 1 << 19
 _MISSING = object()
+_FRAME_HEAD = 5  # kind and length
 
 _BOOTSTRAP = """\
 import os
@@ -4911,27 +4969,58 @@ def parse_header(
 
 
 class FrameReader:
-    """Cuts frames out of the byte stream of one sandbox; never holds more than one frame."""
+    """Cuts frames out of the byte stream of one sandbox; never holds more than one header."""
 
     def __init__(self) -> None:
         self._received = bytearray()
+        self._kind = ""
+        self._left = 0  # bytes of a data frame that are still to come
 
     def feed(self, untrusted_data: bytes) -> Iterator[tuple[str, bytes]]:
-        """Take bytes as they came; yield each (kind, payload) that is now complete.
+        """Take bytes as they came; yield (kind, payload) for each header that is now complete,
+        and for each piece of a data frame (kinds o, e, d), which need not be whole: it costs
+        no copy. Whoever does not take them all loses the rest.
 
         Raises ProtocolError at an unknown kind or an oversized length, as soon as its five
         header bytes are there.
         """
+        start = 0
+        while start < len(untrusted_data):
+            if self._left:
+                piece = untrusted_data[start : start + self._left]
+                start += len(piece)
+                self._left -= len(piece)
+                yield self._kind, piece
+                continue
+            end = start + self._missing()
+            self._received += untrusted_data[start:end]
+            start = end
+            yield from self._complete_header()
+
+    def _missing(self) -> int:
+        """How many bytes of a header the reader waits for."""
         received = self._received
-        received += untrusted_data
-        while len(received) >= 5:
-            kind, length = bytes(received[:1]), int.from_bytes(received[1:5], "big")
-            _check_frame(kind, length)
-            end = 5 + length
-            if len(received) < end:
-                break
-            payload = bytes(received[5:end])
-            del received[:end]  # before the yield: the caller may leave the loop there
+        if len(received) < _FRAME_HEAD:
+            return _FRAME_HEAD - len(received)
+        return (
+            _FRAME_HEAD + int.from_bytes(received[1:_FRAME_HEAD], "big") - len(received)
+        )
+
+    def _complete_header(self) -> Iterator[tuple[str, bytes]]:
+        received = self._received
+        if len(received) < _FRAME_HEAD:
+            return
+        kind, length = bytes(received[:1]), int.from_bytes(
+            received[1:_FRAME_HEAD], "big"
+        )
+        _check_frame(kind, length)
+        if kind in _DATA_KINDS:
+            self._kind, self._left = kind.decode("ascii"), length
+        elif self._missing():
+            return
+        payload = bytes(received[_FRAME_HEAD:])
+        received.clear()
+        if kind not in _DATA_KINDS:
             yield kind.decode("ascii"), payload
 
 
@@ -5028,6 +5117,7 @@ def job_frames(
         yield encode_header("F", {"name": file.name})
         for chunk in file.chunks(DATA_CHUNK):
             yield encode_frame("D", chunk)
+    yield encode_frame("E")
     for chunk in InputFile("stdin", request.stdin).chunks(DATA_CHUNK):
         yield encode_frame("I", chunk)
     limits = request.limits
@@ -5145,10 +5235,11 @@ def _await_hello(
                 "The sandbox ended unexpectedly. Try again; if it stays, tell your "
                 "administrator."
             )
-        for kind, untrusted_payload in reader.feed(untrusted_data or b""):
-            if kind != "h":
+        frames = list(reader.feed(untrusted_data or b""))
+        if frames:  # until the job comes, it has to say nothing else
+            if [kind for kind, _ in frames] != ["h"]:
                 raise ProtocolError("The sandbox sent a broken message.", "no hello")
-            return untrusted_payload
+            return frames[0][1]
     raise StartFailed("The sandbox did not answer in time. Try again.")
 
 
@@ -6804,22 +6895,21 @@ class StreamRecords:
         """What came on the other streams, at most 4 KiB of it."""
         return self._untrusted_diagnostics.decode("utf-8", "replace")
 
-    def feed(self, data: bytes) -> bytes:
+    def feed(self, data: memoryview) -> bytes:
         """Take bytes as they came; return the stdout bytes among them."""
-        stdout = bytearray()
-        view = memoryview(data)
-        while view:
+        stdout = []
+        while data:
             if self._left == 0:
-                view = self._read_header(view)
+                data = self._read_header(data)
                 continue
-            part, view = view[: self._left], view[self._left :]
+            part, data = data[: self._left], data[self._left :]
             self._left -= len(part)
             if self._stream == _STDOUT:
-                stdout += part
+                stdout.append(part)
             else:
                 room = _LONGEST_DIAGNOSTICS - len(self._untrusted_diagnostics)
                 self._untrusted_diagnostics += part[:room]
-        return bytes(stdout)
+        return b"".join(stdout)
 
     def _read_header(self, view: memoryview) -> memoryview:
         missing = 8 - len(self._header)
@@ -6841,6 +6931,7 @@ class DockerChannel:
         self._socket: socket.socket = getattr(attached, "_sock", attached)
         self._socket.setblocking(False)
         self._records = StreamRecords()
+        self._buffer = memoryview(bytearray(_CHUNK))
         self._made_at = time.time()
         self._started = False
         self._ended_by_itself = False
@@ -6888,15 +6979,15 @@ class DockerChannel:
             if not self._wait_for(select.POLLIN, end.remaining()):
                 return None
             try:
-                data = self._socket.recv(_CHUNK)
+                size = self._socket.recv_into(self._buffer)
             except BlockingIOError:
                 continue
             except OSError:
                 return b""
-            if not data:
+            if not size:
                 self._ended_by_itself = not self._killed.is_set()
                 return b""
-            stdout = self._records.feed(data)
+            stdout = self._records.feed(self._buffer[:size])
             if stdout:
                 return stdout
             if end.passed():
