@@ -211,13 +211,19 @@ def _set_valves(
                 f"The {_noun(plugin)} does not accept these settings: {error.detail}"
             ) from error
         for name in chosen:
-            report(f"Set {name}={valves[name]} in the {_noun(plugin)}.")
+            shown = "(not shown)" if _is_secret(spec[name]) else valves[name]
+            report(f"Set {name}={shown} in the {_noun(plugin)}.")
 
 
 def _valve_value(text: str, spec: Mapping[str, Any]) -> Any:
     if spec.get("type") == "array":
         return [part.strip() for part in text.split(",") if part.strip()]
     return text
+
+
+def _is_secret(spec: Mapping[str, Any]) -> bool:
+    """Whether Open WebUI's own form hides this setting as it is typed."""
+    return bool((spec.get("input") or {}).get("type") == "password")
 
 
 def _noun(plugin: Plugin) -> str:
@@ -265,6 +271,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=os.environ.get("OPEN_WEBUI_PASSWORD", ""),
         help="the password (or OPEN_WEBUI_PASSWORD)",
     )
+    parser.add_argument(
+        "--password-file", default="", metavar="FILE", help="a file with the password"
+    )
     access = parser.add_mutually_exclusive_group()
     access.add_argument(
         "--public", action="store_true", default=True, help="tool for all (default)"
@@ -280,11 +289,20 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="set a setting in both plugins; may be repeated",
     )
     arguments = parser.parse_args(argv)
+    if arguments.password_file and not arguments.password:
+        arguments.password = _read_password(parser, arguments.password_file)
     if not arguments.api_key and not (arguments.email and arguments.password):
         parser.error("give --api-key, or --email and --password of an administrator")
     if any("=" not in valve for valve in arguments.valve):
         parser.error("--valve needs NAME=VALUE")
     return arguments
+
+
+def _read_password(parser: argparse.ArgumentParser, file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        parser.error(f"--password-file: {file} cannot be read ({error})")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -45,7 +45,7 @@ set SANDBOX_HOST_ADDRESS to an unused one, e.g. 10.219.0.1/24."
 # ---- the firewall ------------------------------------------------------------------------
 # All Docker engines of a machine share chains of one name, and an engine that starts empties
 # them, the other's published ports included. So the engine here manages the firewall only
-# when it is alone; beside another one, three rules of our own do.
+# when it is alone; beside another one, four rules of our own do.
 
 another_engine_runs() { grep -qsx dockerd /proc/[0-9]*/comm; }
 
@@ -54,6 +54,10 @@ another_engine_filters() {
   iptables -t nat -n -L DOCKER &>/dev/null || return
   [ ! -e "$FIREWALL_BEFORE" ] || another_engine_runs
 }
+
+# Further networks of the engine, such as those of a compose project: the upper half of the
+# /16 around its own.
+pool() { sed -E 's/^([0-9]+\.[0-9]+)\..*/\1.128.0\/17/' <<<"$ADDRESS"; }
 
 # usage: delete_rules TABLE PATTERN
 delete_rules() {
@@ -65,6 +69,7 @@ delete_bridge_rules() {
   local table
   for table in filter nat raw; do
     delete_rules "$table" "-[io] $1( |\$)"
+    delete_rules "$table" "--comment \"?${BRIDGE_OWNER//\//.}\"?( |\$)"
   done
 }
 
@@ -73,6 +78,8 @@ add_bridge_rules() {
   iptables -t nat -A POSTROUTING -s "$ADDRESS" ! -o "$BRIDGE" -j MASQUERADE
   iptables -I FORWARD -i "$BRIDGE" -j ACCEPT
   iptables -I FORWARD -o "$BRIDGE" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+  # Where bridges are filtered, even neighbours in one network need it.
+  iptables -I FORWARD -s "$(pool)" -d "$(pool)" -m comment --comment "$BRIDGE_OWNER" -j ACCEPT
 }
 
 # The engine makes its chains and changes the policy for forwarded packets: note what to go

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from codebox.__main__ import main
 from codebox.example import example_file
 from codebox.settings import Settings, SettingsFault, load_settings, variable_of
 from sandbox_core.limits import limit_records
@@ -94,6 +95,27 @@ def test_secret_may_be_in_a_file(tmp_path):
     assert settings.secret.get_secret_value() == SECRET
     faults = faults_of({"CODEBOX_SECRET_FILE": str(tmp_path / "none")})
     assert faults[0].startswith("CODEBOX_SECRET_FILE: ")
+
+
+def test_secrets_are_made_up_once_and_for_owner_and_group(tmp_path):
+    files = [tmp_path / name for name in ("first", "second")]
+    command = ["secret", *map(str, files)]
+    assert main(command) == 0
+    made = [file.read_text("ascii").strip() for file in files]
+    assert made[0] != made[1]
+    assert all(len(secret) == 64 for secret in made)
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o440] * 2
+    files[1].unlink()
+    assert main(command) == 0
+    assert files[0].read_text("ascii").strip() == made[0]
+    assert files[1].read_text("ascii").strip() not in made
+    assert sorted(tmp_path.iterdir()) == files
+    load_settings({"CODEBOX_SECRET_FILE": str(files[0])})
+
+
+def test_secret_that_cannot_be_written_is_told_in_words(tmp_path, capsys):
+    assert main(["secret", str(tmp_path / "none" / "secret")]) == 1
+    assert "cannot be written: No such file" in capsys.readouterr().err
 
 
 def test_each_limit_has_a_setting():

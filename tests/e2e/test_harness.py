@@ -218,8 +218,13 @@ class TestInstallScript:
         valves = admin.client.get("/api/v1/functions/id/run_code/valves")
         assert valves["priority"] == 5
         # As the other tests of the session expect it.
-        third = run_script(*access, "--valve", "priority=0")
+        secret = "s" * 32
+        back = ("--valve", "priority=0", "--valve", f"codebox_secret={secret}")
+        third = run_script(*access, *back)
         assert "Updated the Tool 'run_code' (for all users)." in third.stdout
+        assert "Set codebox_secret=(not shown)" in third.stdout
+        assert secret not in third.stdout + third.stderr
+        run_script(*access, "--valve", "codebox_secret=")
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
