@@ -1,7 +1,8 @@
 """The one place that decides what a sandbox container may do.
 
-A pure function from limits to the body of Docker's ``POST /containers/create`` (Docker
-Engine API 1.41, "ContainerCreate"); a test pins the result. Each option has its reason.
+Pure functions from limits to the body of Docker's ``POST /containers/create`` (Docker Engine
+API 1.41, "ContainerCreate") and to an OCI bundle; tests pin the results. Each option has its
+reason.
 """
 
 from typing import Any
@@ -14,8 +15,11 @@ __all__ = [
     "RESERVE_MIB",
     "TMPFS_FOLDERS",
     "WORK_FOLDER",
+    "bundle_config",
     "container_config",
     "container_memory_bytes",
+    "host_threads",
+    "runsc_flags",
 ]
 
 WORK_FOLDER = "/mnt/data"
@@ -28,6 +32,9 @@ _GUEST_MIB = 64
 # Preloaded modules are not the program's memory: numpy, pandas and matplotlib take 100 MB.
 WARM_MIB = 160
 _PIDS = 4096
+# The guest drops to the program's user and kills its processes; nothing more.
+_CAPABILITIES = ("SETUID", "SETGID", "KILL")
+_GUEST_FILES = 256
 
 
 def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
@@ -41,6 +48,15 @@ def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
     if warm:
         mib += WARM_MIB
     return mib * MIB
+
+
+def host_threads(limits: Limits) -> int:
+    """How many threads a sandbox may have on the host.
+
+    The program's own limit is RLIMIT_NPROC. This one counts gVisor's threads: a low one kills
+    the sandbox, none at all lets a fork bomb hang Docker's shim.
+    """
+    return max(_PIDS, 8 * limits.processes)
 
 
 def container_config(
@@ -83,34 +99,114 @@ def container_config(
             "AutoRemove": True,
             "RestartPolicy": {"Name": "no"},
             "ReadonlyRootfs": True,
-            # The guest drops to the program's user and kills its processes; nothing more.
             "CapDrop": ["ALL"],
-            "CapAdd": ["SETUID", "SETGID", "KILL"],
+            "CapAdd": list(_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],
             "IpcMode": "private",
-            # The only writable folders; their sizes are the disk quota. Docker's default is
-            # noexec, which would refuse to run a compiled program.
-            "Tmpfs": {
-                WORK_FOLDER: f"rw,exec,nosuid,nodev,mode=1777,size={limits.work_mib}m",
-                "/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_mib}m",
-                "/dev/shm": f"rw,exec,nosuid,nodev,mode=1777,size={limits.shm_mib}m",
-            },
+            "Tmpfs": _tmpfs_options(limits),
             # Equal, so that there is no swap.
             "Memory": memory,
             "MemorySwap": memory,
             "NanoCpus": int(limits.cpus * 1e9),
-            # The program's own limit is RLIMIT_NPROC. This one counts gVisor's threads on the
-            # host: a low one kills the sandbox, none at all lets a fork bomb hang the shim.
-            "PidsLimit": max(_PIDS, 8 * limits.processes),
+            "PidsLimit": host_threads(limits),
             "Ulimits": [
                 {"Name": "core", "Soft": 0, "Hard": 0},
                 {
                     "Name": "nofile",
-                    "Soft": limits.open_files + 256,
-                    "Hard": limits.open_files + 256,
+                    "Soft": limits.open_files + _GUEST_FILES,
+                    "Hard": limits.open_files + _GUEST_FILES,
                 },
             ],
             # A log file on the host would grow with the output; the channel is all we read.
             "LogConfig": {"Type": "none", "Config": {}},
         },
+    }
+
+
+def bundle_config(
+    root: str,
+    argv: tuple[str, ...],
+    env: tuple[str, ...],
+    limits: Limits,
+    cgroup: str = "",
+) -> dict[str, Any]:
+    """The same sandbox as an OCI bundle's config.json (OCI runtime specification 1.0,
+    "config.md"), for a runsc without Docker. ``root`` is the folder of the image's files and
+    ``env`` its environment; ``cgroup`` is the path of a control group that has the limits of
+    the host's side already, or empty."""
+    capabilities = [f"CAP_{name}" for name in _CAPABILITIES]
+    config: dict[str, Any] = {
+        "ociVersion": "1.0.2",
+        "hostname": "sandbox",
+        "root": {"path": root, "readonly": True},
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": list(argv),
+            "env": list(env),
+            "cwd": "/",
+            "noNewPrivileges": True,
+            "capabilities": {
+                kind: capabilities for kind in ("bounding", "effective", "permitted")
+            },
+            "rlimits": [
+                {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+                {
+                    "type": "RLIMIT_NOFILE",
+                    "soft": limits.open_files + _GUEST_FILES,
+                    "hard": limits.open_files + _GUEST_FILES,
+                },
+            ],
+        },
+        # gVisor makes these three itself; nothing of them is the host's.
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+            {"destination": "/sys", "type": "sysfs", "source": "sysfs"},
+            *(
+                {
+                    "destination": folder,
+                    "type": "tmpfs",
+                    "source": "tmpfs",
+                    "options": options.split(","),
+                }
+                for folder, options in _tmpfs_options(limits).items()
+            ),
+        ],
+        "linux": {
+            "namespaces": [
+                {"type": kind} for kind in ("pid", "ipc", "uts", "mount", "network")
+            ],
+        },
+    }
+    if cgroup:
+        config["linux"]["cgroupsPath"] = cgroup
+    return config
+
+
+def runsc_flags(platform: str, rootless: bool, cgroup: bool) -> tuple[str, ...]:
+    """The options of a runsc that runs such a bundle, each with its reason."""
+    return (
+        f"--platform={platform}",
+        # No network but a loopback of its own, and no socket or pipe of the host.
+        "--network=none",
+        "--host-uds=none",
+        "--host-fifo=none",
+        # The root is read-only and its folders are tmpfs: no file of the host is written.
+        "--overlay2=none",
+        # The sandbox runs as nobody, in an empty root and a user namespace of its own, and
+        # asks a second process for each file of its image.
+        "--directfs=false",
+        *(("--rootless",) if rootless else ()),
+        *(() if cgroup else ("--ignore-cgroups",)),
+    )
+
+
+def _tmpfs_options(limits: Limits) -> dict[str, str]:
+    """The only writable folders; their sizes are the disk quota. Docker's default is noexec,
+    which would refuse to run a compiled program."""
+    sizes = (limits.work_mib, limits.tmp_mib, limits.shm_mib)
+    return {
+        folder: f"rw,exec,nosuid,nodev,mode=1777,size={size}m"
+        for folder, size in zip(TMPFS_FOLDERS, sizes, strict=True)
     }

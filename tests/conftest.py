@@ -1,23 +1,33 @@
 """Engines for the tests that need one, and the proof that nothing of theirs is left.
 
-DOCKER_HOST       where the engine is (the machine's own when unset)
-RUN_CODE_IMAGE    the sandbox image (run-code-python:latest)
-RUN_CODE_ENGINES  which engines to test, by comma: docker-runsc, docker-runsc-ptrace, …: the
-                  part after "docker-" is Docker's name of the runtime (docker-runsc)
+DOCKER_HOST             where the Docker Engine is (the machine's own when unset)
+RUN_CODE_IMAGE          the sandbox image (run-code-python:latest)
+RUN_CODE_RUNSC          gVisor's program for the embedded engine (the one that it finds)
+RUN_CODE_IMAGES_FOLDER  images that scripts/rootfs prepared for it (its usual place)
+RUN_CODE_ENGINES        which engines to test, by comma (docker-runsc):
+                          docker-NAME   NAME is Docker's name of the runtime
+                          runsc         embedded, with what this host and user allow
+                          runsc-watch   embedded, as on a host without control groups
 
 An engine that is named and absent fails its tests; nothing is left out silently.
 """
 
 import os
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.engines.runsc import RunscEngine
+from sandbox_core.engines.runsc_walls import ControlGroups
 from sandbox_core.leases import current_owner
 
 ENGINES = os.environ.get("RUN_CODE_ENGINES", "docker-runsc").split(",")
+DOCKER_ENGINES = [name for name in ENGINES if name.startswith("docker-")]
+EMBEDDED_ENGINES = [name for name in ENGINES if name.startswith("runsc")]
 GONE_SECONDS = 15.0
 
 
@@ -33,20 +43,52 @@ def image():
     return os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
 
 
-@pytest.fixture(scope="session", params=ENGINES)
+@pytest.fixture(scope="session", params=DOCKER_ENGINES)
 def runtime(request):
     """Docker's name of the runtime under test."""
-    kind, _, runtime = request.param.partition("-")
-    if kind != "docker" or not runtime:
-        pytest.fail(f"There is no engine “{request.param}”: set RUN_CODE_ENGINES.")
-    return runtime
+    return request.param.removeprefix("docker-")
 
 
 @pytest.fixture(scope="session")
 def docker_engine(docker_host, image, runtime):
+    """The Docker engine under test, for what only Docker has."""
+    with proven(DockerEngine(docker_host, image, runtime)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session", params=EMBEDDED_ENGINES)
+def embedded_engine(request, image):
+    """The embedded engine under test, for what only that one has."""
+    with proven(open_engine(request.param, image)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+def engine(request, docker_host, image):
     """The engine under test, known to work; at the end it must hold nothing of ours."""
-    engine = DockerEngine(docker_host, image, runtime)
-    for finding in engine.check(Deadline(10)):
+    with proven(open_engine(request.param, image, docker_host)) as engine:
+        yield engine
+
+
+def open_engine(name, image, docker_host=""):
+    """The engine of one name in RUN_CODE_ENGINES."""
+    kind, _, variant = name.partition("-")
+    if kind == "docker" and variant:
+        return DockerEngine(docker_host, image, variant)
+    if kind == "runsc" and variant in ("", "watch"):
+        return RunscEngine(
+            image,
+            os.environ.get("RUN_CODE_RUNSC", ""),
+            os.environ.get("RUN_CODE_IMAGES_FOLDER", ""),
+            control_groups=ControlGroups(Path("/nowhere")) if variant else None,
+        )
+    pytest.fail(f"There is no engine “{name}”: set RUN_CODE_ENGINES.")
+
+
+@contextmanager
+def proven(engine):
+    """An engine that its own check finds well; in the end none of our sandboxes is there."""
+    for finding in engine.check(Deadline(60)):
         if not finding.ok:
             pytest.fail(f"{finding.text} Mend it: {finding.mend}")
     yield engine

@@ -29,14 +29,14 @@ LATE_SECONDS = 12  # on top of the time limit: start, collection, a busy machine
 
 
 @pytest.fixture(scope="module")
-def runner(docker_engine, image, runtime):
-    runner = LocalRunner(docker_engine, image, runtime)
+def runner(engine, image):
+    runner = LocalRunner(engine, image)
     yield runner
     runner.close()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
-def test_attack(runner, docker_engine, program):
+def test_attack(runner, engine, program):
     code = program.read_text("utf-8")
     header = dict(HEADER.findall(code))
     asleep = threading.Event()
@@ -49,10 +49,10 @@ def test_attack(runner, docker_engine, program):
     finally:
         asleep.set()
     check(result, header, request.limits)
-    wait_until_gone(docker_engine)
+    wait_until_gone(engine)
     again = runner.run(RunRequest(steps=(Step("python", "print(1)"),)))
     assert (again.outcome, str(again.stdout)) == (Outcome.OK, "1\n"), again
-    wait_until_gone(docker_engine)
+    wait_until_gone(engine)
 
 
 def limits_of(header):

@@ -1,6 +1,6 @@
 """The channel contract: what a byte channel to a fresh sandbox must do, on any engine.
 
-A subclass per engine gives the fixtures ``engine`` and ``make_spec``. The guest here is a few
+A subclass per engine gives the fixtures ``engine`` and ``spec_values`` (image and runtime). The guest here is a few
 lines that the bootstrap reads, so that only the channel is tested.
 """
 
@@ -12,9 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sandbox_core.deadline import Deadline
-from sandbox_core.engines.base import CancelToken
+from sandbox_core.engines.base import CancelToken, SandboxSpec
 from sandbox_core.errors import ChannelClosed, StartFailed
-from sandbox_core.protocol import encode_program
+from sandbox_core.guest_program import guest_program
+from sandbox_core.job import boot_frame
+from sandbox_core.leases import current_owner
+from sandbox_core.limits import Limits
+from sandbox_core.models import new_run_id
+from sandbox_core.protocol import bootstrap_argv, encode_program
 
 ECHO = """
 import os
@@ -33,10 +38,28 @@ os.write(1, b"ready")
 time.sleep(60)
 """
 READY = "import os\nos.write(1, b'ready')\n"
+HOG = "x = []\nwhile True:\n    x.append(b'x' * 1_000_000)\n"
 
 
 class ChannelContract:
     """Inherit and give the fixtures."""
+
+    @pytest.fixture
+    def make_spec(self, spec_values):
+        """make_spec(**changes): the description of a new sandbox of this process."""
+
+        def make(**changes):
+            values = {
+                **spec_values,
+                "limits": Limits(memory_mib=64, work_mib=1, tmp_mib=1, shm_mib=1),
+                "run_id": new_run_id(),
+                "owner": current_owner(),
+                "expires_at": time.time() + 120,
+                "argv": tuple(bootstrap_argv()),
+            }
+            return SandboxSpec(**(values | changes))
+
+        return make
 
     @pytest.fixture
     def open_channel(self, engine, make_spec):
@@ -181,6 +204,28 @@ class ChannelContract:
             engine.remove(lease)
             assert lease_of(engine, spec) is None
             assert channel.recv(10) == b""
+        finally:
+            channel.close()
+
+    def test_the_engine_tells_when_memory_ran_out(self, open_channel):
+        channel = open_channel(HOG)
+        read_to_end(channel)
+        channel.kill()
+        ended = channel.ended(Deadline(5))
+        assert ended.oom is True
+        assert ended.exit_code in (1, 137)
+
+    def test_the_guest_ends_with_its_lease(self, engine, make_spec):
+        spec = make_spec()
+        channel = engine.start(spec, CancelToken(), Deadline(15))
+        try:
+            boot = encode_program(guest_program()) + boot_frame(spec.limits, 2.0)
+            channel.send(boot, Deadline(10))
+            began = time.monotonic()
+            assert b"gvisor" in read_to_end(channel)
+            assert 1.5 < time.monotonic() - began < 15
+            channel.kill()
+            assert channel.ended(Deadline(5)).exit_code == 75
         finally:
             channel.close()
 

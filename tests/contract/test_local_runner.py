@@ -1,4 +1,4 @@
-"""The runner contract for sandboxes from Docker: cold ones, and warm ones from the pool."""
+"""The runner contract for sandboxes of every engine: cold ones, and warm ones of the pool."""
 
 import time
 
@@ -16,8 +16,8 @@ READY_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def docker_runner(docker_engine, image, runtime):
-    runner = LocalRunner(docker_engine, image, runtime)
+def cold_runner(engine, image):
+    runner = LocalRunner(engine, image)
     yield runner
     runner.close()
 
@@ -44,9 +44,9 @@ class WarmRunner:
 
 
 @pytest.fixture(scope="module")
-def warm_runner(docker_engine, image, runtime):
+def warm_runner(engine, image):
     pool = PoolSettings(size=1, idle_seconds=5.0)
-    runner = LocalRunner(docker_engine, image, runtime, pool=pool)
+    runner = LocalRunner(engine, image, pool=pool)
     warm = WarmRunner(runner)
     yield warm
     runner.close()
@@ -55,8 +55,8 @@ def warm_runner(docker_engine, image, runtime):
 
 class _Cold:
     @pytest.fixture
-    def runner(self, docker_runner):
-        return docker_runner
+    def runner(self, cold_runner):
+        return cold_runner
 
 
 class _Warm:
