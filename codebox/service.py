@@ -89,7 +89,12 @@ class Service:
     def _make_engine(self, image: str) -> Engine:
         settings = self.settings
         return make_engine(
-            settings.container_backend, settings.docker_host, image, settings.runtime
+            settings.container_backend,
+            settings.docker_host,
+            image,
+            settings.runtime,
+            runsc=settings.runsc_path,
+            images_folder=settings.images_folder,
         )
 
     def _make_runner(self, image: str) -> LocalRunner:

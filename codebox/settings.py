@@ -88,6 +88,14 @@ class Settings(BaseModel):
         "DOCKER_HOST",
     )
     runtime: str = _variable("runsc", "Name of the gVisor runtime there.", min_length=1)
+    runsc_path: str = _variable(
+        "",
+        "For the engine runsc: where gVisor's program is. Empty: where it usually is.",
+    )
+    images_folder: str = _variable(
+        "",
+        "For the engine runsc: the folder of images from scripts/rootfs. Empty: the usual one.",
+    )
     image: str = _variable(
         "run-code-python:latest",
         "Image of the sandboxes. One for a single language is named by CODEBOX_IMAGE_ and "

@@ -68,6 +68,8 @@ def _engine(shared: SharedSettings) -> Engine:
         shared.image,
         shared.runtime,
         shared.pull_missing_image,
+        shared.runsc_path,
+        shared.images_folder,
     )
 
 

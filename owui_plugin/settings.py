@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from owui_plugin.quota import Quota
 from owui_plugin.valves import CommonValves, EveryValve, PersonalValves
+from sandbox_core.engines.choice import usual_engine_name
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.limits import Limits
 from sandbox_core.pool import PoolSettings
@@ -61,7 +62,9 @@ class SharedSettings:
     codebox_timeout: float
     docker_host: str
     runtime: str
+    runsc_path: str
     image: str
+    images_folder: str
     pull_missing_image: bool
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
@@ -139,7 +142,8 @@ def resolve_settings(
 def _choose_backend(values: dict[str, Any]) -> None:
     """Settle where runs go, and leave the service's address only if they go there."""
     if values["backend"] == "auto":
-        values["backend"] = "codebox" if values["codebox_url"] else "docker"
+        here = usual_engine_name(values["docker_host"], values["runsc_path"])
+        values["backend"] = "codebox" if values["codebox_url"] else here
     if values["backend"] != "codebox":
         values["codebox_url"] = ""
     elif not values["codebox_url"]:

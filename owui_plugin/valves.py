@@ -34,11 +34,12 @@ class CommonValves(BaseModel):
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
-    backend: Literal["auto", "codebox", "docker", "podman"] = Field(
+    backend: Literal["auto", "codebox", "docker", "podman", "runsc"] = Field(
         default="auto",
         description=(
-            "Where code runs: in a codebox service, or in a container engine from here. auto: "
-            "codebox if its address is set, else docker."
+            "Where code runs: in a codebox service, in a container engine, or by gVisor's own "
+            "program here (runsc). auto: codebox if its address is set, else docker if an "
+            "address or its socket is there, else runsc if that program is."
         ),
     )
     codebox_url: str = Field(
@@ -68,12 +69,23 @@ class CommonValves(BaseModel):
     runtime: str = Field(
         default="runsc",
         min_length=1,
-        description="Name of the gVisor runtime in the Docker Engine.",
+        description="Name of the gVisor runtime in the container engine. With the backend "
+        "`runsc`: `runsc`, or `runsc-ptrace` for that platform of gVisor.",
+    )
+    runsc_path: str = Field(
+        default="",
+        description="For the backend `runsc`: where gVisor's program is. Empty: the one that "
+        "`python -m sandbox_core install-runsc` put into its folder, else that of `PATH`.",
     )
     image: str = Field(
         default="run-code-python:latest",
         min_length=1,
         description="Image of the sandboxes. It must have `python3`.",
+    )
+    images_folder: str = Field(
+        default="",
+        description="For the backend `runsc`: the folder of images from `scripts/rootfs`. "
+        "Empty: `/var/lib/run-code/images` for root, else `~/.local/share/run-code/images`.",
     )
     pull_missing_image: bool = Field(
         default=False,

@@ -15,7 +15,7 @@ from typing import Any
 
 from sandbox_core.doctor import examine
 from sandbox_core.engines.base import CancelToken, Engine
-from sandbox_core.engines.choice import ENGINE_NAMES, make_engine
+from sandbox_core.engines.choice import ENGINE_NAMES, make_engine, usual_engine_name
 from sandbox_core.errors import SandboxError
 from sandbox_core.languages import LANGUAGES, find_language
 from sandbox_core.limits import Limits
@@ -71,7 +71,24 @@ def _parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="print the findings as JSON"
     )
     for command in (run, doctor):
-        command.add_argument("--engine", choices=ENGINE_NAMES, default="docker")
+        command.add_argument(
+            "--engine",
+            choices=("auto", *ENGINE_NAMES),
+            default="auto",
+            help="auto: docker where its socket is, else runsc where that program is",
+        )
+        command.add_argument(
+            "--runsc",
+            default=os.environ.get("RUN_CODE_RUNSC_PATH", ""),
+            metavar="FILE",
+            help="gVisor's program, for the engine runsc",
+        )
+        command.add_argument(
+            "--images-folder",
+            default=os.environ.get("RUN_CODE_IMAGES_FOLDER", ""),
+            metavar="FOLDER",
+            help="images from scripts/rootfs, for the engine runsc",
+        )
         command.add_argument(
             "--image", default=_DEFAULT_IMAGE, help="the sandbox image"
         )
@@ -82,7 +99,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _engine(options: argparse.Namespace) -> Engine:
-    return make_engine(options.engine, image=options.image, runtime=options.runtime)
+    name = options.engine
+    return make_engine(
+        usual_engine_name(runsc=options.runsc) if name == "auto" else name,
+        image=options.image,
+        runtime=options.runtime,
+        runsc=options.runsc,
+        images_folder=options.images_folder,
+    )
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ has here, into a folder with an /etc of our own; nothing else of this machine is
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,19 @@ HOST_PACKAGES = (
     "pyparsing",
 )
 _PROGRAMS = (
-    *("bash", "sh", "env", "node", "awk", "find", "grep", "sed", "tar", "gzip", "xargs"),
+    *(
+        "bash",
+        "sh",
+        "env",
+        "node",
+        "awk",
+        "find",
+        "grep",
+        "sed",
+        "tar",
+        "gzip",
+        "xargs",
+    ),
     *("basename", "cat", "chmod", "cp", "cut", "date", "dirname", "du", "df", "echo"),
     *("false", "head", "id", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "od"),
     *("paste", "printf", "pwd", "readlink", "rm", "rmdir", "seq", "sha256sum", "shuf"),
@@ -94,8 +107,10 @@ def make_host_root(root: Path) -> None:
         _place(root, package_file, target)
         if package_file.endswith(".so"):
             loaders.append(package_file)
+    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
     for library in _libraries_of(loaders):
-        _place(root, library, library)
+        if not library.startswith(homes):  # a package's own, which is there already
+            _place(root, library, library)
     _finish(root)
 
 
@@ -151,11 +166,15 @@ def _distributions() -> list[metadata.Distribution]:
     return found
 
 
+def _home_of(distribution: metadata.Distribution) -> str:
+    return os.path.realpath(str(distribution.locate_file("")))
+
+
 def _package_files() -> Iterator[tuple[str, str]]:
     """(path in the root, path here) of each file that a package says is its own."""
     site = f"{_stdlib()}/site-packages"
     for distribution in _distributions():
-        home = os.path.realpath(str(distribution.locate_file("")))
+        home = _home_of(distribution)
         for file in distribution.files or ():
             if ".." in file.parts or "tests" in file.parts:
                 continue
@@ -171,13 +190,9 @@ def _libraries_of(paths: list[str]) -> set[str]:
         timeout=_LDD_SECONDS,
         check=False,  # it fails for a program without libraries
     )
-    words = (line.split() for line in done.stdout.splitlines())
-    found = set()
-    for parts in words:
-        path = parts[2] if len(parts) > 2 and parts[1] == "=>" else parts[:1] and parts[0]
-        if path and path.startswith("/") and not path.endswith(":"):
-            found.add(path)
-    return found
+    # "libc.so.6 => /lib/libc.so.6 (0x…)", and "/lib64/ld-linux-x86-64.so.2 (0x…)"
+    found = re.findall(r"^\t(?:\S+ => )?(/\S+) \(0x", done.stdout, re.MULTILINE)
+    return {os.path.normpath(path) for path in found}
 
 
 def _place(root: Path, source: str, path: str) -> None:

@@ -34,7 +34,7 @@ from sandbox_core.engines.runsc_walls import (
     Wall,
     some_processors,
 )
-from sandbox_core.errors import ChannelClosed, EngineError, StartFailed
+from sandbox_core.errors import ChannelClosed, EngineError, InvalidRequest, StartFailed
 from sandbox_core.hardening import (
     bundle_config,
     container_memory_bytes,
@@ -45,13 +45,15 @@ from sandbox_core.leases import Lease
 
 __all__ = ["RunscEngine"]
 
+_PLATFORMS = ("systrap", "ptrace", "kvm")
+
 
 class RunscEngine:
     """Sandboxes from a runsc on this machine.
 
     ``runsc`` is its path, ``images_folder`` where prepared images are, ``state_folder`` where
     running sandboxes are kept; empty means the usual places. ``image`` is the one that
-    check() looks for.
+    check() looks for. Raises InvalidRequest for an unknown platform.
     """
 
     name = "runsc"
@@ -62,9 +64,14 @@ class RunscEngine:
         runsc: str = "",
         images_folder: str = "",
         state_folder: str = "",
-        platform: str = "systrap",
+        platform: str = _PLATFORMS[0],
         control_groups: ControlGroups | None = None,
     ) -> None:
+        if platform not in _PLATFORMS:
+            known = ", ".join(_PLATFORMS)
+            raise InvalidRequest(
+                f"gVisor has no platform “{platform}”: choose one of {known}."
+            )
         self._image = image
         self._runsc = runsc
         self._images = ImageStore(images_folder)
@@ -159,6 +166,10 @@ class RunscEngine:
         self._groups.named(folder.name).remove()
         remove_folder(folder)
 
+    def image_id(self, deadline: Deadline) -> str:
+        """See Engine.image_id: here the folder's name and the time of its making."""
+        return self._images.identity(self._image)
+
     def check(self, deadline: Deadline) -> list[Finding]:
         """See Engine.check."""
         try:
@@ -177,7 +188,7 @@ class RunscEngine:
     def limits_in_force(self) -> str:
         """In words, what holds memory, threads and processors of a sandbox on this host."""
         group = self._groups.version
-        watch = "a watch of ours, every 30 ms" 
+        watch = "a watch of ours, every 30 ms"
         by = {
             "memory": group if "memory" in self._controllers else watch,
             "threads": group if "pids" in self._controllers else watch,

@@ -11,15 +11,15 @@ _NO_RUNSC = (
     "gVisor's program “runsc” is not on this machine, so nothing was run. An administrator "
     "should install it (docs/setup.md, “Without Docker”)."
 )
-_NOT_ALLOWED = (
+_RUNSC_NOT_ALLOWED = (
     "gVisor is not allowed to make a sandbox here, so nothing was run. An administrator "
     "should run the doctor: it names what is missing (docs/setup.md, “Without Docker”)."
 )
-_NO_PYTHON = (
+_RUNSC_NO_PYTHON = (
     "The sandbox image has no python3, so nothing was run. An administrator should prepare it "
     "again (docs/setup.md, “Without Docker”)."
 )
-_REFUSED = (
+_RUNSC_REFUSED = (
     "gVisor could not start the sandbox. An administrator should look at the log and run the "
     "doctor (docs/setup.md)."
 )
@@ -41,7 +41,7 @@ def error_from_runsc(said: str) -> EngineError:
     """The error for what runsc wrote to stderr before it ended with RUNSC_FAILED."""
     text = said.lower()
     if "executable file not found" in text or "error finding executable" in text:
-        return StartFailed(_NO_PYTHON, said)
+        return StartFailed(_RUNSC_NO_PYTHON, said)
     if any(words in text for words in _PERMISSION_WORDS):
-        return StartFailed(_NOT_ALLOWED, said)
-    return StartFailed(_REFUSED, said)
+        return StartFailed(_RUNSC_NOT_ALLOWED, said)
+    return StartFailed(_RUNSC_REFUSED, said)

@@ -95,6 +95,13 @@ class ImageStore:
         text = f"No image is prepared: sandboxes see a copy of this machine's Python ({root})."
         return Finding("image", True, text)
 
+    def identity(self, image: str) -> str:
+        """Which image that is, for records; empty when it is not there. Raises ImageMissing
+        when it cannot be read."""
+        root = self.open(image).root
+        made = (root.parent / "image.json").stat().st_mtime
+        return f"{root.parent.name}@{made:.0f}"
+
     def _host_image(self) -> Path:
         """The folder of the copy, made once by whoever comes first."""
         done = self._folder / f"host-{host_root_key()}"

@@ -45,7 +45,9 @@ def find_runsc(setting: str = "") -> str:
     if os.access(own, os.X_OK):
         return str(own)
     # A server's PATH may lack the administrator's folders.
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/bin", "/usr/sbin"))
+    path = os.pathsep.join(
+        (os.environ.get("PATH", os.defpath), "/usr/local/bin", "/usr/sbin")
+    )
     found = shutil.which("runsc", path=path)
     if found is None:
         raise no_runsc(f"no runsc in {path}")

@@ -43,7 +43,11 @@ def default_state_folder() -> Path:
     if os.geteuid() == 0 and os.access("/run", os.W_OK):
         return Path("/run/run-code")
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and len(runtime) < _LONGEST_STATE_PATH // 2 and os.access(runtime, os.W_OK):
+    if (
+        runtime
+        and len(runtime) < _LONGEST_STATE_PATH // 2
+        and os.access(runtime, os.W_OK)
+    ):
         return Path(runtime) / "run-code"
     return Path(tempfile.gettempdir()) / f"run-code-{os.geteuid()}"
 
@@ -100,7 +104,8 @@ class StateFolder:
 
 def end_processes(folder: Path) -> bool:
     """SIGKILL for each process of a sandbox, and wait until none is left. False when one
-    stays. Whoever started them: each has the sandbox's own ``--root`` in its command line."""
+    stays. Whoever started them: each has the sandbox's own ``--root`` in its command line.
+    """
     deadline = Deadline(_END_SECONDS)
     while pids := _processes_of(folder):
         if deadline.passed():

@@ -176,9 +176,10 @@ class ControlGroups:
         """Hand the controllers down: a group has those that its parents let through."""
         for folder in (self._root, self._root / _PARENT):
             folder.mkdir(exist_ok=True)
-            there = (folder / "cgroup.controllers").read_text().split()
-            for name in set(wanted) & set(there):
-                (folder / "cgroup.subtree_control").write_text(f"+{name}")
+            there = set((folder / "cgroup.controllers").read_text().split())
+            handed_down = folder / "cgroup.subtree_control"
+            for name in there & set(wanted) - set(handed_down.read_text().split()):
+                handed_down.write_text(f"+{name}")
 
 
 class MemoryWatch:

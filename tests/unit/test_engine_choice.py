@@ -7,7 +7,11 @@ import pytest
 
 from codebox.settings import Settings, SettingsFault, load_settings
 from owui_plugin.valves import EveryValve
-from sandbox_core.engines.choice import ENGINE_NAMES, make_engine
+from sandbox_core.engines.choice import (
+    ENGINE_NAMES,
+    make_engine,
+    usual_engine_name,
+)
 from sandbox_core.engines.podman import podman_address
 from sandbox_core.errors import InvalidRequest
 
@@ -18,7 +22,7 @@ def test_each_name_gives_its_engine(name):
 
 
 def test_unknown_engine_is_refused_with_those_that_there_are():
-    with pytest.raises(InvalidRequest, match=r"“crane”: choose docker, podman"):
+    with pytest.raises(InvalidRequest, match=r"“crane”: choose docker, podman, runsc"):
         make_engine("crane")
 
 
@@ -51,3 +55,26 @@ def test_podman_is_found_by_environment_and_by_its_sockets(tmp_path, monkeypatch
     own.parent.mkdir()
     own.touch()
     assert podman_address(environ) == f"unix://{own}"
+
+
+def test_the_platform_of_the_embedded_engine_is_part_of_the_runtime_name():
+    assert make_engine("runsc", runtime="runsc-ptrace").name == "runsc"
+    with pytest.raises(
+        InvalidRequest, match="no platform “net”: choose one of systrap"
+    ):
+        make_engine("runsc", runtime="runsc-net")
+
+
+def test_auto_is_docker_where_it_is_and_the_embedded_engine_where_only_that_is(
+    tmp_path,
+):
+    runsc, socket = tmp_path / "runsc", tmp_path / "docker.sock"
+    nothing = {"environ": {}, "docker_socket": str(socket)}
+    assert usual_engine_name(runsc=str(runsc), **nothing) == "docker"
+    runsc.touch(mode=0o755)
+    assert usual_engine_name(runsc=str(runsc), **nothing) == "runsc"
+    assert usual_engine_name("tcp://a:1", str(runsc), **nothing) == "docker"
+    given = {"environ": {"DOCKER_HOST": "tcp://a:1"}, "docker_socket": str(socket)}
+    assert usual_engine_name(runsc=str(runsc), **given) == "docker"
+    socket.touch()
+    assert usual_engine_name(runsc=str(runsc), **nothing) == "docker"

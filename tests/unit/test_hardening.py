@@ -1,6 +1,11 @@
 """What a container may do, word for word: a change here is a change of the isolation."""
 
-from sandbox_core.hardening import container_config, container_memory_bytes
+from sandbox_core.hardening import (
+    bundle_config,
+    container_config,
+    container_memory_bytes,
+    runsc_flags,
+)
 from sandbox_core.limits import Limits
 
 MIB = 1 << 20
@@ -74,3 +79,74 @@ def test_folders_do_not_take_memory_from_the_program():
     added = container_memory_bytes(large) - container_memory_bytes(small)
     assert added == 180 * MIB
     assert container_memory_bytes(small) >= (512 + 3 + 96) * MIB
+
+
+def test_the_whole_bundle():
+    """The same isolation as the container's: a difference here is one in the product."""
+    capabilities = ["CAP_SETUID", "CAP_SETGID", "CAP_KILL"]
+
+    def tmpfs(folder, size):
+        options = ["rw", "exec", "nosuid", "nodev", "mode=1777", f"size={size}m"]
+        return {
+            "destination": folder,
+            "type": "tmpfs",
+            "source": "tmpfs",
+            "options": options,
+        }
+
+    config = bundle_config("/root", ("python3",), ("A=b",), Limits(), "/run-code/1")
+    assert config == {
+        "ociVersion": "1.0.2",
+        "hostname": "sandbox",
+        "root": {"path": "/root", "readonly": True},
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": ["python3"],
+            "env": ["A=b"],
+            "cwd": "/",
+            "noNewPrivileges": True,
+            "capabilities": {
+                "bounding": capabilities,
+                "effective": capabilities,
+                "permitted": capabilities,
+            },
+            "rlimits": [
+                {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+                {"type": "RLIMIT_NOFILE", "soft": 1280, "hard": 1280},
+            ],
+        },
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+            {"destination": "/sys", "type": "sysfs", "source": "sysfs"},
+            tmpfs("/mnt/data", 128),
+            tmpfs("/tmp", 64),
+            tmpfs("/dev/shm", 64),
+        ],
+        "linux": {
+            "namespaces": [
+                {"type": kind} for kind in ("pid", "ipc", "uts", "mount", "network")
+            ],
+            "cgroupsPath": "/run-code/1",
+        },
+    }
+    without = bundle_config("/root", ("python3",), ("A=b",), Limits())
+    assert "cgroupsPath" not in without["linux"]
+
+
+def test_the_options_of_runsc():
+    always = (
+        "--platform=systrap",
+        "--network=none",
+        "--host-uds=none",
+        "--host-fifo=none",
+        "--overlay2=none",
+        "--directfs=false",
+    )
+    assert runsc_flags("systrap", rootless=False, cgroup=True) == always
+    assert runsc_flags("systrap", rootless=True, cgroup=False) == (
+        *always,
+        "--rootless",
+        "--ignore-cgroups",
+    )

@@ -7,11 +7,15 @@ import os
 import signal
 
 FRAME = b"o" + (5).to_bytes(4, "big") + b"FAKE\n"
-for name in glob.glob("/proc/1/*") + glob.glob("/proc/1/fd/*") + glob.glob("/proc/1/task/*/*"):
+for name in (
+    glob.glob("/proc/1/*") + glob.glob("/proc/1/fd/*") + glob.glob("/proc/1/task/*/*")
+):
     for flags in (os.O_RDONLY, os.O_WRONLY):
         try:
             descriptor = os.open(name, flags | os.O_NONBLOCK)
-            if flags == os.O_WRONLY and not os.path.samestat(os.fstat(descriptor), os.fstat(1)):
+            if flags == os.O_WRONLY and not os.path.samestat(
+                os.fstat(descriptor), os.fstat(1)
+            ):
                 os.write(descriptor, FRAME)
             else:
                 os.read(descriptor, 100)
