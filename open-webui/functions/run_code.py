@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     66553493d9883c8b4be3bc6a2076357ae02e6b5e1edc48f4f9d1d3ab4f4b3ab2
+#     1c110bb792ce55c127d86ddef088c151d91d7a5f84c0cdd3524c032269f5e296
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -3359,6 +3359,7 @@ class ControlGroup:
     def set_limits(self, limits: HostLimits, controllers: frozenset[str]) -> None:
         """Make it, with the limits that these controllers can set. Raises OSError."""
         quota = max(1000, int(limits.cpus * _CPU_PERIOD_US))
+        values: dict[str, dict[str, int | str]]
         if self._is_v2:
             values = {
                 "memory": {"memory.max": limits.memory, "memory.swap.max": 0},
@@ -3576,19 +3577,21 @@ class RunscChannel:
     def __init__(
         self, process: subprocess.Popen[bytes], folder: Path, wall: Wall
     ) -> None:
-        assert process.stdin and process.stdout and process.stderr
         self._process = process
         self._folder = folder
         self._wall = wall
+        self._pipes = [
+            pipe
+            for pipe in (process.stdin, process.stdout, process.stderr)
+            if pipe is not None
+        ]
         self._stdin, self._stdout, self._stderr = (
-            process.stdin.fileno(),
-            process.stdout.fileno(),
-            process.stderr.fileno(),
+            pipe.fileno() for pipe in self._pipes
         )
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            os.set_blocking(pipe, False)
+        for number in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(number, False)
             with suppress(OSError):  # the user's share of pipe memory may be used up
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_CHUNK)
+                fcntl.fcntl(number, fcntl.F_SETPIPE_SZ, _PIPE_CHUNK)
         self._untrusted_diagnostics = bytearray()
         self._heard = False
         self._over = False
@@ -3679,7 +3682,7 @@ class RunscChannel:
     def close_send(self) -> None:
         """See Channel.close_send."""
         with suppress(OSError):  # it may be closed already
-            self._process.stdin.close()  # type: ignore[union-attr]
+            self._pipes[0].close()
 
     def kill(self) -> KillReport:
         """See Channel.kill."""
@@ -3726,13 +3729,9 @@ class RunscChannel:
             if self._closed:
                 return
             self._closed = True
-            for pipe in (
-                self._process.stdin,
-                self._process.stdout,
-                self._process.stderr,
-            ):
+            for pipe in self._pipes:
                 with suppress(OSError):
-                    pipe.close()  # type: ignore[union-attr]
+                    pipe.close()
 
 
 # ===== end sandbox_core/engines/runsc_channel.py =====
@@ -3814,6 +3813,20 @@ def host_root_key() -> str:
 
 def make_host_root(root: Path) -> None:
     """Fill an empty folder. Takes some seconds. Raises OSError."""
+    _make_skeleton(root)
+    loaders = []
+    for target, source in (*_code_and_data(), *_programs(), *_package_files()):
+        _place(root, source, target)
+        if source.endswith(".so") or os.access(source, os.X_OK):
+            loaders.append(source)
+    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
+    for library in _libraries_of(loaders):
+        if not library.startswith(homes):  # a package's own, which is there already
+            _place(root, library, library)
+    _finish(root)
+
+
+def _make_skeleton(root: Path) -> None:
     for name in ("proc", "dev", "sys", "tmp", "mnt/data", "etc", "usr/bin"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in _TOP_LINKS:
@@ -3821,26 +3834,6 @@ def make_host_root(root: Path) -> None:
             (root / name).symlink_to(os.readlink(f"/{name}").lstrip("/"))
     for name, text in _ETC.items():
         (root / "etc" / name).write_text(text)
-    loaders = [_interpreter()]
-    for path in _files_to_copy():
-        _place(root, path, path)
-        if path.endswith(".so") or ".so." in path:
-            loaders.append(path)
-    _place(root, _interpreter(), _interpreter())
-    for name in _PROGRAMS:
-        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
-        if found is not None:
-            _place(root, found, found)
-            loaders.append(found)
-    for target, package_file in _package_files():
-        _place(root, package_file, target)
-        if package_file.endswith(".so"):
-            loaders.append(package_file)
-    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
-    for library in _libraries_of(loaders):
-        if not library.startswith(homes):  # a package's own, which is there already
-            _place(root, library, library)
-    _finish(root)
 
 
 def _finish(root: Path) -> None:
@@ -3872,17 +3865,29 @@ def _stdlib() -> str:
     return os.path.realpath(sysconfig.get_path("stdlib"))
 
 
-def _files_to_copy() -> Iterator[str]:
-    """The standard library's code, and data that hold no secret on any machine."""
+def _code_and_data() -> Iterator[tuple[str, str]]:
+    """(path in the root, path here) of the standard library's code, and of data that hold no
+    secret on any machine."""
     for folder, below, names in os.walk(_stdlib()):
         below[:] = [name for name in below if name not in _STDLIB_LEFT_OUT]
         for name in names:
             if name.endswith(_STDLIB_SUFFIXES):
-                yield os.path.join(folder, name)
+                path = os.path.join(folder, name)
+                yield path, path
     for data in _DATA_FOLDERS:
         for folder, _, names in os.walk(data):
             for name in names:
-                yield os.path.join(folder, name)
+                path = os.path.join(folder, name)
+                yield path, path
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    """The interpreter, and the named programs that this machine has."""
+    yield _interpreter(), _interpreter()
+    for name in _PROGRAMS:
+        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
+        if found is not None:
+            yield found, found
 
 
 def _distributions() -> list[metadata.Distribution]:
@@ -4364,7 +4369,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+66553493d988"
+BUILD_ID = "0.1.0+1c110bb792ce"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 

@@ -85,6 +85,20 @@ def host_root_key() -> str:
 
 def make_host_root(root: Path) -> None:
     """Fill an empty folder. Takes some seconds. Raises OSError."""
+    _make_skeleton(root)
+    loaders = []
+    for target, source in (*_code_and_data(), *_programs(), *_package_files()):
+        _place(root, source, target)
+        if source.endswith(".so") or os.access(source, os.X_OK):
+            loaders.append(source)
+    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
+    for library in _libraries_of(loaders):
+        if not library.startswith(homes):  # a package's own, which is there already
+            _place(root, library, library)
+    _finish(root)
+
+
+def _make_skeleton(root: Path) -> None:
     for name in ("proc", "dev", "sys", "tmp", "mnt/data", "etc", "usr/bin"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in _TOP_LINKS:
@@ -92,26 +106,6 @@ def make_host_root(root: Path) -> None:
             (root / name).symlink_to(os.readlink(f"/{name}").lstrip("/"))
     for name, text in _ETC.items():
         (root / "etc" / name).write_text(text)
-    loaders = [_interpreter()]
-    for path in _files_to_copy():
-        _place(root, path, path)
-        if path.endswith(".so") or ".so." in path:
-            loaders.append(path)
-    _place(root, _interpreter(), _interpreter())
-    for name in _PROGRAMS:
-        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
-        if found is not None:
-            _place(root, found, found)
-            loaders.append(found)
-    for target, package_file in _package_files():
-        _place(root, package_file, target)
-        if package_file.endswith(".so"):
-            loaders.append(package_file)
-    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
-    for library in _libraries_of(loaders):
-        if not library.startswith(homes):  # a package's own, which is there already
-            _place(root, library, library)
-    _finish(root)
 
 
 def _finish(root: Path) -> None:
@@ -143,17 +137,29 @@ def _stdlib() -> str:
     return os.path.realpath(sysconfig.get_path("stdlib"))
 
 
-def _files_to_copy() -> Iterator[str]:
-    """The standard library's code, and data that hold no secret on any machine."""
+def _code_and_data() -> Iterator[tuple[str, str]]:
+    """(path in the root, path here) of the standard library's code, and of data that hold no
+    secret on any machine."""
     for folder, below, names in os.walk(_stdlib()):
         below[:] = [name for name in below if name not in _STDLIB_LEFT_OUT]
         for name in names:
             if name.endswith(_STDLIB_SUFFIXES):
-                yield os.path.join(folder, name)
+                path = os.path.join(folder, name)
+                yield path, path
     for data in _DATA_FOLDERS:
         for folder, _, names in os.walk(data):
             for name in names:
-                yield os.path.join(folder, name)
+                path = os.path.join(folder, name)
+                yield path, path
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    """The interpreter, and the named programs that this machine has."""
+    yield _interpreter(), _interpreter()
+    for name in _PROGRAMS:
+        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
+        if found is not None:
+            yield found, found
 
 
 def _distributions() -> list[metadata.Distribution]:

@@ -34,19 +34,21 @@ class RunscChannel:
     def __init__(
         self, process: subprocess.Popen[bytes], folder: Path, wall: Wall
     ) -> None:
-        assert process.stdin and process.stdout and process.stderr
         self._process = process
         self._folder = folder
         self._wall = wall
+        self._pipes = [
+            pipe
+            for pipe in (process.stdin, process.stdout, process.stderr)
+            if pipe is not None
+        ]
         self._stdin, self._stdout, self._stderr = (
-            process.stdin.fileno(),
-            process.stdout.fileno(),
-            process.stderr.fileno(),
+            pipe.fileno() for pipe in self._pipes
         )
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            os.set_blocking(pipe, False)
+        for number in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(number, False)
             with suppress(OSError):  # the user's share of pipe memory may be used up
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_CHUNK)
+                fcntl.fcntl(number, fcntl.F_SETPIPE_SZ, _PIPE_CHUNK)
         self._untrusted_diagnostics = bytearray()
         self._heard = False
         self._over = False
@@ -137,7 +139,7 @@ class RunscChannel:
     def close_send(self) -> None:
         """See Channel.close_send."""
         with suppress(OSError):  # it may be closed already
-            self._process.stdin.close()  # type: ignore[union-attr]
+            self._pipes[0].close()
 
     def kill(self) -> KillReport:
         """See Channel.kill."""
@@ -184,10 +186,6 @@ class RunscChannel:
             if self._closed:
                 return
             self._closed = True
-            for pipe in (
-                self._process.stdin,
-                self._process.stdout,
-                self._process.stderr,
-            ):
+            for pipe in self._pipes:
                 with suppress(OSError):
-                    pipe.close()  # type: ignore[union-attr]
+                    pipe.close()

@@ -69,6 +69,7 @@ class ControlGroup:
     def set_limits(self, limits: HostLimits, controllers: frozenset[str]) -> None:
         """Make it, with the limits that these controllers can set. Raises OSError."""
         quota = max(1000, int(limits.cpus * _CPU_PERIOD_US))
+        values: dict[str, dict[str, int | str]]
         if self._is_v2:
             values = {
                 "memory": {"memory.max": limits.memory, "memory.swap.max": 0},

@@ -1,7 +1,7 @@
 """The channel contract: what a byte channel to a fresh sandbox must do, on any engine.
 
-A subclass per engine gives the fixtures ``engine`` and ``spec_values`` (image and runtime). The guest here is a few
-lines that the bootstrap reads, so that only the channel is tested.
+A subclass per engine gives the fixtures ``engine`` and ``spec_values`` (image and runtime).
+The guest here is a few lines that the bootstrap reads, so that only the channel is tested.
 """
 
 import os
@@ -98,7 +98,7 @@ class ChannelContract:
         channel = open_channel(FLOOD)
         deadline, total = Deadline(20), 0
         while total < 20 << 20 and not deadline.passed():
-            data = channel.recv(1)
+            data = channel.recv(10)
             assert len(data) <= 1 << 18
             total += len(data)
         assert total >= 20 << 20
