@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -25,6 +26,10 @@ __all__ = ["FileIn", "ReadBody", "RunBody", "StepIn", "read_body"]
 _MOST_FILES = 1000
 _MOST_STEPS = 100
 _SHOWN_FAULTS = 5
+_NO_PACKAGES = (
+    "Packages are off here, so nothing was run: none can be installed. Use those that are "
+    "there (GET /v1/packages lists them), and leave the field packages out."
+)
 
 
 class _Strict(BaseModel):
@@ -68,6 +73,8 @@ class RunBody(_Strict):
         max_length=_MOST_FILES,
         description="Files to put into the work folder first.",
     )
+    # Understood, but not offered: whoever asks for packages must not take silence for a yes.
+    packages: SkipJsonSchema[list[str] | None] = None
     limits: dict[str, int | float] = Field(
         default_factory=dict,
         description="Lower limits than the service's, by name: "
@@ -178,6 +185,8 @@ def _parse(data: bytes) -> RunBody:
 def _assemble(
     body: RunBody, parts: Mapping[str, bytes], caller: Identity, settings: Settings
 ) -> ReadBody:
+    if body.packages:
+        raise InvalidRequest(_NO_PACKAGES)
     request = RunRequest(
         steps=_steps(body),
         files=tuple(InputFile(file.name, _content(file, parts)) for file in body.files),

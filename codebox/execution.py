@@ -20,7 +20,7 @@ from sandbox_core.errors import InvalidRequest, SandboxError
 from sandbox_core.languages import language_named
 from sandbox_core.models import OnEvent, RunRequest, RunResult
 from sandbox_core.outcome import Outcome
-from sandbox_core.runner import Runner
+from sandbox_core.runner import LocalRunner
 
 __all__ = ["Execution", "Ticket"]
 
@@ -51,7 +51,7 @@ class _Job:
     """What a run needs on its way from the queue to its thread."""
 
     request: RunRequest
-    runner: Runner
+    runner: LocalRunner
     on_event: OnEvent | None
     cancel: CancelToken
     turn: Turn
@@ -67,7 +67,7 @@ class Execution:
     def __init__(
         self,
         settings: Settings,
-        make_runner: Callable[[str], Runner],
+        make_runner: Callable[[str], LocalRunner],
         image_id: Callable[[str], str],
         metrics: Metrics,
     ) -> None:
@@ -75,7 +75,7 @@ class Execution:
         self._make_runner = make_runner
         self._image_id = image_id
         self._metrics = metrics
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[str, LocalRunner] = {}
         self._admission = Admission(
             settings.max_concurrent,
             settings.max_concurrent_per_user,
@@ -93,6 +93,7 @@ class Execution:
         self._image_ids: dict[str, tuple[float, str]] = {}
         self._draining = False
         metrics.watch_queue(self._admission.counts)
+        metrics.watch_pool(self._count_ready)
 
     def start(self, request: RunRequest, on_event: OnEvent | None = None) -> Ticket:
         """Begin with a request. Raises Busy when too many wait, InvalidRequest."""
@@ -140,7 +141,10 @@ class Execution:
         self._executor.shutdown(wait=False)
         await self._slots.close()
 
-    def _runner_for(self, request: RunRequest) -> Runner:
+    def _count_ready(self) -> int:
+        return sum(runner.pool_stats().idle for runner in self._runners.values())
+
+    def _runner_for(self, request: RunRequest) -> LocalRunner:
         images = {
             self._settings.image_for(language_named(step.language).name)
             for step in request.steps

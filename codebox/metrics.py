@@ -1,5 +1,6 @@
 """Numbers for Prometheus: runs, times, queue and caps."""
 
+import asyncio
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,6 +12,8 @@ from sandbox_core.models import RunRequest, RunResult
 __all__ = ["Metrics"]
 
 _SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
+_LATE_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
+_PULSE_SECONDS = 0.05
 
 
 class Metrics:
@@ -26,6 +29,13 @@ class Metrics:
         self._queued = self._histogram("queued_seconds", "Waiting before the start", ())
         self._running = self._gauge("running", "Runs at this moment")
         self._waiting = self._gauge("waiting", "Runs that wait at this moment")
+        self._ready = self._gauge("ready_sandboxes", "Sandboxes that are kept ready")
+        self._late = self._histogram(
+            "loop_late_seconds",
+            "How late the event loop was, asked 20 times a second",
+            (),
+            _LATE_SECONDS,
+        )
         cap = self._gauge("cap_running", "Most runs at one time")
         cap.set(settings.max_concurrent)
         cap = self._gauge("cap_waiting", "Most runs that may wait")
@@ -35,6 +45,18 @@ class Metrics:
         """Read running and waiting from here whenever they are asked for."""
         self._running.set_function(lambda: counts()[0])
         self._waiting.set_function(lambda: counts()[1])
+
+    def watch_pool(self, count_ready: Callable[[], int]) -> None:
+        """Read the number of ready sandboxes from here whenever it is asked for."""
+        self._ready.set_function(count_ready)
+
+    async def watch_loop(self) -> None:
+        """Note for ever how late the event loop is: whatever blocks it, blocks everybody."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _PULSE_SECONDS
+            await asyncio.sleep(_PULSE_SECONDS)
+            self._late.observe(max(0.0, loop.time() - due))
 
     def count_run(self, request: RunRequest, result: RunResult, waited: float) -> None:
         """A run has ended. A run of several languages counts for its first."""
@@ -57,7 +79,13 @@ class Metrics:
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"codebox_{name}", text, registry=self._registry)
 
-    def _histogram(self, name: str, text: str, labels: tuple[str, ...]) -> Histogram:
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        buckets: tuple[float, ...] = _SECONDS,
+    ) -> Histogram:
         return Histogram(
-            f"codebox_{name}", text, labels, registry=self._registry, buckets=_SECONDS
+            f"codebox_{name}", text, labels, registry=self._registry, buckets=buckets
         )

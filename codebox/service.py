@@ -77,10 +77,12 @@ class Service:
         reaper = Reaper(self._make_engine(self.settings.image))
         reaper.start()
         proving = asyncio.create_task(self.readiness.keep_proving())
+        watching = asyncio.create_task(self.metrics.watch_loop())
         try:
             yield
         finally:
             proving.cancel()
+            watching.cancel()
             reaper.stop()
             await self.execution.close()
             if self.openwebui is not None:

@@ -1,7 +1,6 @@
 """Who may start a run now, and who waits: an asyncio queue that holds no thread."""
 
 import asyncio
-import itertools
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ class Turn:
     """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
 
     user: str
-    arrival: int
     answer: asyncio.Future[bool]
     admitted: bool = False
 
@@ -30,8 +28,8 @@ class Admission:
     """At most ``total`` runs at one time, ``per_user`` of one user; others wait.
 
     One user's runs start in the order in which they came. Among users, whoever has the
-    fewest running goes first, and of those whoever has waited longest: a long queue of one
-    user holds up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
+    fewest running goes first, and of those they take turns: a long queue of one user holds
+    up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
     one user. To be entered in one event loop or several, and left from any thread.
     """
 
@@ -48,8 +46,8 @@ class Admission:
         own = most_waiting if most_waiting_per_user is None else most_waiting_per_user
         self._most_waiting_per_user = own
         self._running: Counter[str] = Counter()
+        # In the order in which the users have their turns.
         self._waiting: dict[str, deque[Turn]] = {}
-        self._arrivals = itertools.count()
         self._lock = threading.Lock()
 
     async def enter(self, user: str, cancel: CancelToken) -> bool:
@@ -60,7 +58,7 @@ class Admission:
     def ask(self, user: str, cancel: CancelToken) -> Turn:
         """Take a place, or one in the queue; wait() must follow. Raises Busy."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        turn = Turn(user, next(self._arrivals), answer)
+        turn = Turn(user, answer)
         if cancel.is_set():
             answer.set_result(False)
             return turn
@@ -105,6 +103,8 @@ class Admission:
                 self._running[turn.user] += 1
                 turn.admitted = True
                 self._take_out(turn)
+                if queue := self._waiting.pop(turn.user, None):
+                    self._waiting[turn.user] = queue  # behind all others
                 _answer(turn, True)
 
     def _has_room(self, user: str) -> bool:
@@ -128,11 +128,7 @@ class Admission:
         first = [
             queue[0] for user, queue in self._waiting.items() if self._has_room(user)
         ]
-        return min(
-            first,
-            key=lambda turn: (self._running[turn.user], turn.arrival),
-            default=None,
-        )
+        return min(first, key=lambda turn: self._running[turn.user], default=None)
 
     def _take_out(self, turn: Turn) -> None:
         queue = self._waiting[turn.user]

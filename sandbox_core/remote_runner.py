@@ -55,7 +55,13 @@ class RemoteRunner:
             result = _lost(request, transcript, cancel, problem)
         finally:
             feed.close()
-        return replace(result, total_seconds=time.monotonic() - started)
+        # Apart from the service's own time, so that the way there can be told from it.
+        evidence = {
+            **result.evidence,
+            "service_ms": f"{1000 * result.total_seconds:.1f}",
+        }
+        total = time.monotonic() - started
+        return replace(result, total_seconds=total, evidence=evidence)
 
     def findings(self) -> list[Finding]:
         """What the service says of itself, for the doctor. Never raises for a fault."""

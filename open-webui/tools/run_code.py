@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     1c110bb792ce55c127d86ddef088c151d91d7a5f84c0cdd3524c032269f5e296
+#     c424a3c31547a063a6dc769c43a85b5e32281ae7cc0a77e86571d8c13c1c5441
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -100,7 +100,6 @@ import fcntl
 import hashlib
 import html
 import inspect
-import itertools
 import json
 import logging
 import math
@@ -4355,7 +4354,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+1c110bb792ce"
+BUILD_ID = "0.1.0+c424a3c31547"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -9087,7 +9086,13 @@ class RemoteRunner:
             result = _lost(request, transcript, cancel, problem)
         finally:
             feed.close()
-        return replace(result, total_seconds=time.monotonic() - started)
+        # Apart from the service's own time, so that the way there can be told from it.
+        evidence = {
+            **result.evidence,
+            "service_ms": f"{1000 * result.total_seconds:.1f}",
+        }
+        total = time.monotonic() - started
+        return replace(result, total_seconds=total, evidence=evidence)
 
     def findings(self) -> list[Finding]:
         """What the service says of itself, for the doctor. Never raises for a fault."""
@@ -9283,7 +9288,6 @@ class Turn:
     """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
 
     user: str
-    arrival: int
     answer: asyncio.Future[bool]
     admitted: bool = False
 
@@ -9292,8 +9296,8 @@ class Admission:
     """At most ``total`` runs at one time, ``per_user`` of one user; others wait.
 
     One user's runs start in the order in which they came. Among users, whoever has the
-    fewest running goes first, and of those whoever has waited longest: a long queue of one
-    user holds up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
+    fewest running goes first, and of those they take turns: a long queue of one user holds
+    up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
     one user. To be entered in one event loop or several, and left from any thread.
     """
 
@@ -9310,8 +9314,8 @@ class Admission:
         own = most_waiting if most_waiting_per_user is None else most_waiting_per_user
         self._most_waiting_per_user = own
         self._running: Counter[str] = Counter()
+        # In the order in which the users have their turns.
         self._waiting: dict[str, deque[Turn]] = {}
-        self._arrivals = itertools.count()
         self._lock = threading.Lock()
 
     async def enter(self, user: str, cancel: CancelToken) -> bool:
@@ -9322,7 +9326,7 @@ class Admission:
     def ask(self, user: str, cancel: CancelToken) -> Turn:
         """Take a place, or one in the queue; wait() must follow. Raises Busy."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        turn = Turn(user, next(self._arrivals), answer)
+        turn = Turn(user, answer)
         if cancel.is_set():
             answer.set_result(False)
             return turn
@@ -9367,6 +9371,8 @@ class Admission:
                 self._running[turn.user] += 1
                 turn.admitted = True
                 self._take_out(turn)
+                if queue := self._waiting.pop(turn.user, None):
+                    self._waiting[turn.user] = queue  # behind all others
                 _answer(turn, True)
 
     def _has_room(self, user: str) -> bool:
@@ -9390,11 +9396,7 @@ class Admission:
         first = [
             queue[0] for user, queue in self._waiting.items() if self._has_room(user)
         ]
-        return min(
-            first,
-            key=lambda turn: (self._running[turn.user], turn.arrival),
-            default=None,
-        )
+        return min(first, key=lambda turn: self._running[turn.user], default=None)
 
     def _take_out(self, turn: Turn) -> None:
         queue = self._waiting[turn.user]

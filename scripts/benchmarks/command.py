@@ -11,8 +11,10 @@ from pathlib import Path
 from scripts.benchmarks.cold_run import measure_cold_run
 from scripts.benchmarks.collection import measure_collection
 from scripts.benchmarks.files import measure_files
+from scripts.benchmarks.load import measure_load
 from scripts.benchmarks.measurement import Measurement, table_of
 from scripts.benchmarks.output_flood import measure_output_flood
+from scripts.benchmarks.overhead import measure_overhead
 from scripts.benchmarks.subject import BenchmarkError, Subject
 
 __all__ = ["main"]
@@ -22,6 +24,8 @@ _BENCHMARKS = {
     "flood": measure_output_flood,
     "collect": measure_collection,
     "files": measure_files,
+    "service": measure_overhead,
+    "load": measure_load,
 }
 _ROUNDS, _QUICK_ROUNDS = 20, 5
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"

@@ -103,6 +103,7 @@ def test_limits_can_be_lowered_and_not_raised(start_service):
         ({"code": 1}, 422, "code"),
         ({"code": "1", "language": "cobol"}, 422, "no language “cobol”"),
         ({"code": "1", "nonsense": 1}, 422, "nonsense"),
+        ({"code": "1", "packages": ["cowsay"]}, 422, "Packages are off here"),
         ({"code": "1", "limits": {"x": 1}}, 422, "no limits called x"),
         ({"code": "1", "limits": {"seconds": 0}}, 422, "seconds"),
         ({"code": "1", "files": [{"name": "../x", "data": ""}]}, 422, "../x"),
@@ -227,6 +228,8 @@ def test_ready_and_metrics(service):
     text = service.get("/metrics").text
     assert 'codebox_runs_total{language="python",outcome="ok"}' in text
     assert "codebox_cap_running 4.0" in text
+    assert "codebox_ready_sandboxes 0.0" in text
+    assert 'codebox_loop_late_seconds_bucket{le="0.1"}' in text
 
 
 def test_audit_line_tells_all_but_the_code(service):
@@ -294,7 +297,8 @@ def test_ready_sandboxes_wait_and_go_with_the_service(
 ):
     service = start_service(warm_sandboxes=1)
     assert service.run("print(1)").json()["stdout"] == "1\n"
-    wait_until(lambda: len(leases_of(service)) == 1, 30)
+    wait_until(lambda: service.metric("codebox_ready_sandboxes") == 1, 30)
+    assert len(leases_of(service)) == 1
     assert service.run("print(2)").json()["stdout"] == "2\n"
     service.stop()
     assert not leases_of(service)

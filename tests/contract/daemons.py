@@ -1,14 +1,20 @@
 """Stand-ins for a Docker daemon in trouble, and a daemon of the test's own."""
 
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
-__all__ = ["SocketProxy", "private_daemon", "silent_socket"]
+import docker
+from docker.errors import DockerException
+
+__all__ = ["PrivateDaemon", "SocketProxy", "private_daemon", "silent_socket"]
 
 
 @contextmanager
@@ -81,52 +87,106 @@ class SocketProxy:
             sink.shutdown(socket.SHUT_WR)
 
 
+class PrivateDaemon:
+    """A Docker daemon of the test's own in a folder, with these runtimes and no network.
+
+    Needs root and dockerd. ``runtimes`` are as in daemon.json.
+    """
+
+    def __init__(self, folder, runtimes):
+        if shutil.which("dockerd") is None:
+            raise AssertionError(
+                "dockerd is not installed: scripts/sandbox-host installs it."
+            )
+        self.docker_host = f"unix://{folder}/docker.sock"
+        self._folder = folder
+        self._process = None
+        configuration = {
+            "hosts": [self.docker_host],
+            "pidfile": f"{folder}/docker.pid",
+            "data-root": f"{folder}/data",
+            "exec-root": f"{folder}/exec",
+            "bridge": "none",
+            "iptables": False,
+            "ip6tables": False,
+            "ip-forward": False,
+            "ip-masq": False,
+            "runtimes": runtimes,
+        }
+        (folder / "daemon.json").write_text(json.dumps(configuration))
+
+    def start(self):
+        """Start it, also once more, and wait until it answers."""
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["dockerd", "--config-file", self._folder / "daemon.json"],
+                stdout=log,
+                stderr=log,
+            )
+        _wait_for_answer(self.docker_host, time.monotonic() + 30)
+
+    def kill(self):
+        """End it without any chance to tidy up."""
+        self._process.kill()
+        self._process.wait(30)
+        (self._folder / "docker.pid").unlink(missing_ok=True)
+
+    def stop(self):
+        """End it and whatever it started."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(30)
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for mount in self._mounts():
+            subprocess.run(["umount", "--lazy", mount], check=False)
+
+    def processes(self, program=""):
+        """Ids of the processes of this name that its containers have."""
+        mark = f"{self._folder}/exec"
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                text = (
+                    entry.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                )
+                if mark in text and program in text.partition(" ")[0]:
+                    found.append(int(entry.parent.name))
+        return found
+
+    def _mounts(self):
+        lines = Path("/proc/mounts").read_text().splitlines()
+        places = [line.split()[1] for line in lines]
+        return sorted(
+            (place for place in places if place.startswith(str(self._folder))),
+            reverse=True,
+        )
+
+
 @contextmanager
 def private_daemon(folder, runtimes):
-    """A Docker daemon without network that knows these runtimes and an empty image.
-
-    Yields its docker_host. Needs root and dockerd; no container ever starts in it.
-    """
-    if shutil.which("dockerd") is None:
-        raise AssertionError(
-            "dockerd is not installed: scripts/sandbox-host installs it."
-        )
-    address = f"unix://{folder}/docker.sock"
-    configuration = {
-        "hosts": [address],
-        "pidfile": f"{folder}/docker.pid",
-        "data-root": f"{folder}/data",
-        "exec-root": f"{folder}/exec",
-        "bridge": "none",
-        "iptables": False,
-        "ip6tables": False,
-        "ip-forward": False,
-        "ip-masq": False,
-        "runtimes": {name: {"path": path} for name, path in runtimes.items()},
-    }
-    (folder / "daemon.json").write_text(json.dumps(configuration))
-    with (folder / "log").open("wb") as log:
-        daemon = subprocess.Popen(
-            ["dockerd", "--config-file", folder / "daemon.json"], stdout=log, stderr=log
-        )
+    """A daemon that knows the runtimes of these paths by name, and an empty image; yields its
+    docker_host. No container ever starts in it."""
+    daemon = PrivateDaemon(
+        folder, {name: {"path": path} for name, path in runtimes.items()}
+    )
     try:
-        _import_empty_image(address, time.monotonic() + 30)
-        yield address
+        daemon.start()
+        with closing(docker.APIClient(daemon.docker_host, timeout=10)) as client:
+            client.import_image_from_data(
+                b"\0" * 10240, repository="empty", tag="latest"
+            )
+        yield daemon.docker_host
     finally:
-        daemon.terminate()
-        daemon.wait(30)
+        daemon.stop()
 
 
-def _import_empty_image(address, until):
-    import docker
-    from docker.errors import DockerException
-
+def _wait_for_answer(address, until):
     while True:
         try:
-            client = docker.APIClient(address, timeout=10)
-            break
+            docker.APIClient(address, timeout=10).close()
+            return
         except DockerException:
             assert time.monotonic() < until, "the private daemon did not come up"
             time.sleep(0.1)
-    with closing(client):
-        client.import_image_from_data(b"\0" * 10240, repository="empty", tag="latest")

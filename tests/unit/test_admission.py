@@ -65,6 +65,27 @@ def test_whoever_has_fewest_running_goes_first():
     asyncio.run(scene())
 
 
+def test_users_take_turns_whoever_came_first():
+    async def scene():
+        admission = Admission(total=1, per_user=1, most_waiting=50)
+        entered = []
+        await admission.enter("zoe", CancelToken())
+        tasks = [
+            asyncio.create_task(enter_soon(admission, name[0], entered, name))
+            for name in ("a1", "a2", "a3", "b1", "b2", "c1")
+        ]
+        await settle()
+        admission.leave("zoe")
+        await settle()
+        while len(entered) < len(tasks):
+            admission.leave(entered[-1][0])
+            await settle()
+        await asyncio.gather(*tasks)
+        assert entered == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+    asyncio.run(scene())
+
+
 def test_queues_are_bounded():
     async def scene():
         admission = Admission(1, 1, most_waiting=3, most_waiting_per_user=2)
