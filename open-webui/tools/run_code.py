@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     c424a3c31547a063a6dc769c43a85b5e32281ae7cc0a77e86571d8c13c1c5441
+#     0a4d92b5426ab9132056c3433ecc1bab3c447b136edb0305020fd3af80355ed0
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -111,6 +111,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -2312,6 +2313,10 @@ _NO_ANSWER = (
     "The container engine did not answer in time, so nothing was run. An administrator "
     "should check Docker; then try again."
 )
+NO_SSH = (
+    "The container engine cannot be used by ssh, so nothing was run. An administrator should "
+    "forward its socket (ssh -L) and name that one, or use TLS; then try again."
+)
 _NOT_ALLOWED = (
     "This service is not allowed to use the container engine, so nothing was run. An "
     "administrator should give it access to Docker; then try again."
@@ -2438,9 +2443,13 @@ class DockerApi:
             import docker
             from docker.utils import kwargs_from_env
 
-            where: dict[str, Any] = {"base_url": self._docker_host}
-            if not self._docker_host:
-                where = dict(kwargs_from_env())
+            address = self._docker_host or os.environ.get("DOCKER_HOST", "")
+            if address.startswith("ssh://"):
+                raise EngineUnavailable(NO_SSH, address)
+            where: dict[str, Any] = {"base_url": address}
+            if not address.startswith("unix://"):
+                # With TLS as DOCKER_TLS_VERIFY and DOCKER_CERT_PATH say.
+                where = dict(kwargs_from_env({**os.environ, "DOCKER_HOST": address}))
             # Asking the daemon for its version costs a round trip: once is enough.
             where |= {"version": self._version or "auto", "timeout": seconds}
             client = docker.APIClient(**where)
@@ -2488,6 +2497,7 @@ _SIGKILLED = 137
 _POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class StreamRecords:
@@ -2574,7 +2584,7 @@ class DockerChannel:
                 raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
-            except BlockingIOError:
+            except _NOT_YET:
                 continue
             except OSError as error:
                 raise ChannelClosed(
@@ -2589,7 +2599,7 @@ class DockerChannel:
                 return None
             try:
                 size = self._socket.recv_into(self._buffer)
-            except BlockingIOError:
+            except _NOT_YET:
                 continue
             except OSError:
                 return b""
@@ -2607,6 +2617,9 @@ class DockerChannel:
         """The poll events that are there now; 0 when none came in time."""
         poll = select.poll()
         try:
+            # Of what TLS has read ahead the socket itself knows nothing.
+            if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+                return events
             poll.register(self._socket, events)
         except ValueError:  # closed by a kill in another thread
             return events
@@ -4354,7 +4367,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+c424a3c31547"
+BUILD_ID = "0.1.0+0a4d92b5426a"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 

@@ -1,12 +1,14 @@
 """Docker's low-level client with a time-out for every call and our errors."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sandbox_core.deadline import Deadline
-from sandbox_core.engines.docker_errors import docker_errors_mapped
+from sandbox_core.engines.docker_errors import NO_SSH, docker_errors_mapped
+from sandbox_core.errors import EngineUnavailable
 
 __all__ = ["DockerApi"]
 
@@ -60,9 +62,13 @@ class DockerApi:
             import docker
             from docker.utils import kwargs_from_env
 
-            where: dict[str, Any] = {"base_url": self._docker_host}
-            if not self._docker_host:
-                where = dict(kwargs_from_env())
+            address = self._docker_host or os.environ.get("DOCKER_HOST", "")
+            if address.startswith("ssh://"):
+                raise EngineUnavailable(NO_SSH, address)
+            where: dict[str, Any] = {"base_url": address}
+            if not address.startswith("unix://"):
+                # With TLS as DOCKER_TLS_VERIFY and DOCKER_CERT_PATH say.
+                where = dict(kwargs_from_env({**os.environ, "DOCKER_HOST": address}))
             # Asking the daemon for its version costs a round trip: once is enough.
             where |= {"version": self._version or "auto", "timeout": seconds}
             client = docker.APIClient(**where)

@@ -7,6 +7,7 @@ writes to stderr is kept, bounded, as diagnostics.
 
 import select
 import socket
+import ssl
 import threading
 import time
 from contextlib import suppress
@@ -32,6 +33,7 @@ _SIGKILLED = 137
 _POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class StreamRecords:
@@ -118,7 +120,7 @@ class DockerChannel:
                 raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
-            except BlockingIOError:
+            except _NOT_YET:
                 continue
             except OSError as error:
                 raise ChannelClosed(
@@ -133,7 +135,7 @@ class DockerChannel:
                 return None
             try:
                 size = self._socket.recv_into(self._buffer)
-            except BlockingIOError:
+            except _NOT_YET:
                 continue
             except OSError:
                 return b""
@@ -151,6 +153,9 @@ class DockerChannel:
         """The poll events that are there now; 0 when none came in time."""
         poll = select.poll()
         try:
+            # Of what TLS has read ahead the socket itself knows nothing.
+            if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+                return events
             poll.register(self._socket, events)
         except ValueError:  # closed by a kill in another thread
             return events

@@ -11,7 +11,7 @@ from sandbox_core.errors import (
     StartFailed,
 )
 
-__all__ = ["docker_errors_mapped", "engine_error_from"]
+__all__ = ["NO_SSH", "docker_errors_mapped", "engine_error_from"]
 
 _RUNTIME_WORDS = (
     "runtime name",  # not registered: "unknown or invalid runtime name" and the like
@@ -30,6 +30,10 @@ _NOT_REACHED = (
 _NO_ANSWER = (
     "The container engine did not answer in time, so nothing was run. An administrator "
     "should check Docker; then try again."
+)
+NO_SSH = (
+    "The container engine cannot be used by ssh, so nothing was run. An administrator should "
+    "forward its socket (ssh -L) and name that one, or use TLS; then try again."
 )
 _NOT_ALLOWED = (
     "This service is not allowed to use the container engine, so nothing was run. An "
