@@ -71,11 +71,14 @@ def answer_with() -> Iterator[Callable[..., str]]:
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["content-length"]))
                 self.send_response(status)
-                # More is promised than ever comes.
-                promised = len(body) + (100 if status == 200 else 0)
-                self.send_header("Content-Length", str(promised))
+                if status == 200:
+                    self.send_header("Transfer-Encoding", "chunked")
+                    sent = b"%x\r\n%s\r\n" % (len(body), body)  # and no last chunk
+                else:
+                    self.send_header("Content-Length", str(len(body)))
+                    sent = body
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(sent)
                 self.close_connection = True
 
             def log_message(self, *_: Any) -> None:
