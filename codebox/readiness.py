@@ -92,6 +92,7 @@ class Readiness:
                 self._settings.runtime,
                 languages,
                 self._settings.limits,
+                self._settings.accepted,
             )
         return found
 

@@ -18,9 +18,11 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from sandbox_core.engines.choice import ENGINE_NAMES
+from sandbox_core.errors import InvalidRequest
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import Limits, limit_records
 from sandbox_core.pool import PoolSettings
+from sandbox_core.proofs import accepted_names
 
 __all__ = [
     "Settings",
@@ -106,6 +108,11 @@ class Settings(BaseModel):
     self_test: bool = _variable(
         True,
         "Prove at the start that the isolation and the limits bite, before any run.",
+    )
+    accept_unproven: str = _variable(
+        "",
+        "Limits that need not be proven to run code, by the names that the check gives them, "
+        "with commas. For no host that other people's code reaches.",
     )
     warm_sandboxes: int = _variable(
         1, "Sandboxes kept ready for each kind of run; 0: none.", ge=0, le=256
@@ -218,6 +225,20 @@ class Settings(BaseModel):
         if text:
             _refuse_weak_secret(text)
         return secret
+
+    @field_validator("accept_unproven")
+    @classmethod
+    def _check_names(cls, text: str) -> str:
+        try:
+            accepted_names(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Names of the limits that need not be proven."""
+        return accepted_names(self.accept_unproven)
 
     @property
     def limits(self) -> Limits:

@@ -19,6 +19,7 @@ from owui_plugin.blocks import (
     runnable,
     why_nothing_runs,
 )
+from owui_plugin.check import check_sandbox
 from owui_plugin.command_line import run_plugin_file
 from owui_plugin.dialogs import ask_to_stop, choose_blocks, choose_language
 from owui_plugin.file_store import Place
@@ -50,6 +51,7 @@ class _Click:
     user_id: str
     chat_id: str
     message_id: str
+    is_admin: bool
     posted: dict[str, Any]
     stored: dict[str, Any] | None
     emitter: Emitter | None
@@ -88,6 +90,7 @@ class Action:
                 user_id=user_id,
                 chat_id=chat_id,
                 message_id=message_id,
+                is_admin=user.get("role") == "admin",
                 posted=_clicked_message(body),
                 stored=await stored_message(chat_id, message_id),
                 emitter=__event_emitter__,
@@ -141,7 +144,10 @@ async def _run_click(
             click.emitter, notes[0] if notes else why_nothing_runs(blocks)
         )
         return None
-    chosen = await choose_blocks(click.caller, programs)
+    chosen = await choose_blocks(click.caller, programs, click.is_admin)
+    if isinstance(chosen, str):
+        await check_sandbox(settings.shared, click.emitter, click.caller)
+        return None
     if not chosen or cancel.is_set():
         return None
     notes += [NOT_CLOSED_NOTE for block in chosen if not block.closed]

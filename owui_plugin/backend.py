@@ -9,6 +9,7 @@ from sandbox_core.engines.choice import make_engine
 from sandbox_core.reaper import Reaper
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
+from sandbox_core.self_proof import SelfProof
 
 __all__ = ["Backend", "examine_backend", "open_backend"]
 
@@ -18,18 +19,35 @@ _REMOTE_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What runs requests, and how many of them at one time. ``reaper`` is None, and no audit
-    line is ours to write, where a service does both."""
+    """What runs requests, and how many of them at one time. ``reaper`` and ``proof`` are None,
+    and no audit line is ours to write, where a service does all that."""
 
     runner: Runner
     runs: int
     runs_per_user: int
     reaper: Reaper | None = None
+    proof: SelfProof | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
+
+    def start(self) -> None:
+        """Begin what goes on beside the runs."""
+        for work in (self.reaper, self.proof):
+            if work is not None:
+                work.start()
+
+    def stop(self) -> None:
+        """End what goes on beside the runs."""
+        for work in (self.reaper, self.proof):
+            if work is not None:
+                work.stop()
+
+    def why_not(self) -> str:
+        """A sentence when nothing may run here; else empty."""
+        return self.proof.why_not() if self.proof is not None else ""
 
     def give_up_idle_sandboxes(self) -> None:
         """What was kept ready here will not be needed any more. May take some seconds."""
@@ -42,18 +60,22 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
+    runner = LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool)
     return Backend(
-        LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool),
+        runner,
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),
+        SelfProof(runner, shared.accepted) if shared.self_test else None,
     )
 
 
 def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
-        return examine(_engine(shared), shared.image, shared.runtime)
+        return examine(
+            _engine(shared), shared.image, shared.runtime, accepted=shared.accepted
+        )
     remote = _remote(shared)
     try:
         return remote.findings()

@@ -4,26 +4,39 @@ question then has an answer of its own, and none waits for ever."""
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from owui_plugin.blocks import CodeBlock
 from owui_plugin.host import settle
 from sandbox_core.languages import LANGUAGES, find_language
 
-__all__ = ["ask_to_stop", "choose_blocks", "choose_language"]
+__all__ = [
+    "CHECK",
+    "ask_to_stop",
+    "choose_blocks",
+    "choose_language",
+    "show_report",
+]
 
 _dialogs_log = logging.getLogger("run_code.dialogs")
 _PATIENCE_SECONDS = 120.0
 _ALL = "all"
+# What choose_blocks gives for an administrator who wants the sandbox checked instead.
+CHECK = "check"
+_CHECK_OPTION = {"value": CHECK, "label": "Check the sandbox (takes half a minute)"}
 
 
 class _NoDialog(Exception):
     """There is no page that could show a dialog."""
 
 
-async def choose_blocks(caller: Any, blocks: Sequence[CodeBlock]) -> list[CodeBlock]:
+async def choose_blocks(
+    caller: Any, blocks: Sequence[CodeBlock], is_admin: bool = False
+) -> list[CodeBlock] | str:
     """Which of several blocks to run: all or one; empty when the person cancels, or does
-    not answer. The last one when nobody can be asked."""
+    not answer. The last one when nobody can be asked. An administrator may choose CHECK.
+    """
     if len(blocks) == 1:
         return list(blocks)
     options = [{"value": _ALL, "label": "All, in order, in one sandbox"}]
@@ -34,10 +47,14 @@ async def choose_blocks(caller: Any, blocks: Sequence[CodeBlock]) -> list[CodeBl
         }
         for index, block in enumerate(blocks)
     ]
+    if is_admin:
+        options.append(_CHECK_OPTION)
     try:
         answer = await _select(caller, "Which code should run?", options, _ALL)
     except _NoDialog:
         return [blocks[-1]]
+    if answer == CHECK and is_admin:
+        return CHECK
     if answer == _ALL:
         return list(blocks)
     if answer.isdigit() and int(answer) < len(blocks):
@@ -67,6 +84,12 @@ async def ask_to_stop(caller: Any) -> bool:
         return await _ask(caller, "confirmation", question) is True
     except _NoDialog:
         return False
+
+
+async def show_report(caller: Any, title: str, text: str) -> None:
+    """Show a text until it is clicked away."""
+    with suppress(_NoDialog):
+        await _ask(caller, "confirmation", {"title": title, "message": text})
 
 
 async def _select(

@@ -58,8 +58,7 @@ class _Runtime:
         self._admission = Admission(runs, per_user, most, (most + 1) // 2)
         # Never the loop's own executor: file uploads of everybody wait in that one.
         self._executor = ThreadPoolExecutor(runs + 2, "run-code")
-        if self._backend.reaper is not None:
-            self._backend.reaper.start()
+        self._backend.start()
         self._lock = threading.Lock()
         self._runs = 0
         self._retired = False
@@ -79,8 +78,7 @@ class _Runtime:
     def retire(self) -> None:
         """No new runs will come. Those that have come end in their own time, those in the
         queue too, and the threads after them."""
-        if self._backend.reaper is not None:
-            self._backend.reaper.stop()
+        self._backend.stop()
         drain = self._backend.give_up_idle_sandboxes
         threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
@@ -109,6 +107,8 @@ class _Runtime:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
         run_id = plain_request["run_id"]
+        if refusal := self._backend.why_not():
+            return _refused(run_id, refusal).to_plain()
         try:
             if self._admission.would_wait(user):
                 await on_wait()

@@ -18,6 +18,7 @@ from sandbox_core.engines.choice import usual_engine_name
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.limits import Limits
 from sandbox_core.pool import PoolSettings
+from sandbox_core.proofs import accepted_names
 
 __all__ = [
     "LIMIT_OF_VALVE",
@@ -66,6 +67,8 @@ class SharedSettings:
     image: str
     images_folder: str
     pull_missing_image: bool
+    self_test: bool
+    accept_unproven: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -84,6 +87,11 @@ class SharedSettings:
             memory_budget_mib=self.warm_memory_mb,
             preload=tuple(name for name in modules if name),
         )
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Names of the limits that need not be proven."""
+        return accepted_names(self.accept_unproven)
 
     @property
     def key(self) -> tuple[str | float, ...]:

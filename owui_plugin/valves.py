@@ -5,9 +5,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sandbox_core.limits import LimitRecord, limit_records
+from sandbox_core.proofs import PROOF_NAMES
 
 __all__ = ["ActionValves", "CommonValves", "EveryValve", "PersonalValves", "ToolValves"]
 
+_PROOF = f"({'|'.join(PROOF_NAMES)})"
 _limit_by_name = {record.name: record for record in limit_records()}
 
 
@@ -90,6 +92,18 @@ class CommonValves(BaseModel):
     pull_missing_image: bool = Field(
         default=False,
         description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    self_test: bool = Field(
+        default=True,
+        description="Prove that every limit bites, in the background, soon after the first run; "
+        "and run nothing more when one does not.",
+    )
+    accept_unproven: str = Field(
+        default="",
+        pattern=rf"^$|^{_PROOF}(\s*,\s*{_PROOF})*$",
+        json_schema_extra={"allowed": f"any of {', '.join(PROOF_NAMES)}, with commas"},
+        description="Limits that need not hold, by the names that the check gives them: run "
+        "code although they do not. For no host that other people's code reaches.",
     )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")

@@ -1,24 +1,29 @@
 """Looks at a host and proves by running things that sandboxes work on it."""
 
-from collections.abc import Sequence
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from sandbox_core.deadline import Deadline
-from sandbox_core.engines.base import Engine, Finding
+from sandbox_core.engines.base import CancelToken, Engine, Finding
+from sandbox_core.errors import EngineError
 from sandbox_core.languages import LANGUAGES, PYTHON, Language
+from sandbox_core.leases import current_owner
 from sandbox_core.limits import Limits
 from sandbox_core.models import RunRequest, RunResult, Step
 from sandbox_core.outcome import Outcome
+from sandbox_core.proofs import PROOF_NAMES, PROOFS, Proof, host_file_proof
 from sandbox_core.runner import LocalRunner, Runner
 
-__all__ = ["examine"]
+__all__ = ["examine", "examine_runner", "prove_limits", "reasons_to_refuse"]
 
 _CHECK_SECONDS = 10.0
-_PROOF_SECONDS = 5.0
-_HOG = "chunks = []\nwhile True:\n    chunks.append(bytearray(10_000_000))\n"
-_LOOP = "while True:\n    pass\n"
-_FORKS = (
-    "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n"
-)
+_PROOF_SECONDS = 8.0
+_GONE_SECONDS = 5.0
 
 
 def examine(
@@ -27,29 +32,63 @@ def examine(
     runtime: str,
     languages: Sequence[Language] = LANGUAGES,
     limits: Limits | None = None,
+    accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
-    what a host lacks. Takes some seconds: it starts a handful of sandboxes. ``languages``
-    are those of this image, and run within ``limits`` (the default ones); that limits bite
-    is proven in Python."""
+    what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
+    those of this image, and run within ``limits`` (the default ones); that limits bite is
+    proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
+    """
     findings = engine.check(Deadline(_CHECK_SECONDS))
     if not all(finding.ok for finding in findings):
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += [
-            _prove_language(runner, language, limits or Limits())
-            for language in languages
-        ]
-        if PYTHON in languages and all(finding.ok for finding in findings):
-            findings += [
-                _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
-                _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
-                _prove_limit(runner, "process limit", _FORKS, Outcome.PROCESS_LIMIT),
-            ]
+        findings += examine_runner(runner, engine, languages, limits or Limits())
     finally:
         runner.close()
+    return [_accept(finding, accepted) for finding in findings]
+
+
+def examine_runner(
+    runner: Runner, engine: Engine, languages: Sequence[Language], limits: Limits
+) -> list[Finding]:
+    """The proofs of examine(), with this runner over this engine."""
+    findings: list[Finding] = []
+    for language in languages:
+        findings.append(_prove_language(runner, language, limits))
+    if PYTHON in languages and all(finding.ok for finding in findings):
+        findings += prove_limits(runner)
+        findings.append(_prove_nothing_left(engine))
     return findings
+
+
+def prove_limits(runner: Runner, cancel: CancelToken | None = None) -> list[Finding]:
+    """One finding for each program that tries to break out of a limit. Those after a
+    ``cancel`` mean nothing."""
+    with _planted_file() as path:
+        proofs = (*PROOFS, host_file_proof(path))
+        return [_prove(runner, proof, cancel or CancelToken()) for proof in proofs]
+
+
+def reasons_to_refuse(
+    findings: Sequence[Finding], accepted: Collection[str]
+) -> list[Finding]:
+    """The limits that do not bite and that nobody has accepted by name."""
+    return [
+        finding
+        for finding in findings
+        if finding.name in PROOF_NAMES
+        and not finding.ok
+        and finding.name not in accepted
+    ]
+
+
+def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
+    if finding.ok or finding.name not in accepted:
+        return finding
+    text = f"{finding.text} An administrator has accepted this by name."
+    return replace(finding, ok=True, text=text)
 
 
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
@@ -57,27 +96,68 @@ def _prove_language(runner: Runner, language: Language, limits: Limits) -> Findi
     steps = (Step(language.name, test.code),)
     result = runner.run(RunRequest(steps, limits=limits))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
-        text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
+        kernel = " ".join(result.evidence.get("kernel", "").split()[:3])
+        text = (
+            f"{language.title} runs in gVisor ({kernel}, {result.total_seconds:.2f} s)."
+        )
         return Finding(language.name, True, text)
     return Finding(
         language.name,
         False,
         f"{language.title} does not run: {_what_happened(result)}",
         "Build the image again (docs/setup.md, “The sandbox image”), and look at the log.",
+        f"Code blocks in {language.title} would fail.",
     )
 
 
-def _prove_limit(runner: Runner, name: str, code: str, expected: Outcome) -> Finding:
-    limits = Limits().lowered(seconds=_PROOF_SECONDS, memory_mib=128, processes=32)
-    result = runner.run(RunRequest(steps=(Step("python", code),), limits=limits))
-    if result.outcome is expected:
-        return Finding(name, True, f"The {name} bites: {result.message}")
-    return Finding(
-        name,
-        False,
-        f"The {name} did not bite: {_what_happened(result)}",
-        "Do not use this host for other people's code; see docs/setup.md, “Limits”.",
+def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
+    limits = Limits().lowered(**({"seconds": _PROOF_SECONDS} | proof.limits))
+    request = RunRequest((Step(PYTHON.name, proof.code),), limits=limits)
+    result = runner.run(request, cancel=cancel)
+    if proof.holds(result):
+        return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
+    text = f"Not proven: “{proof.title}”. What happened: {_what_happened(result)}"
+    return Finding(proof.name, False, text, proof.mend, proof.why)
+
+
+def _prove_nothing_left(engine: Engine) -> Finding:
+    name, deadline = "nothing-left", Deadline(_GONE_SECONDS)
+    try:
+        while left := _own_sandboxes(engine):
+            if deadline.passed():
+                return Finding(
+                    name,
+                    False,
+                    f"{left} sandboxes of this check are still there after it.",
+                    "run this again: what is left is removed when its lease ends",
+                    "Otherwise each run costs the host memory for ever.",
+                )
+            time.sleep(0.1)
+    except EngineError as error:
+        return Finding(name, False, f"It cannot be told what is left: {error}")
+    return Finding(name, True, "Nothing of these sandboxes is left.")
+
+
+def _own_sandboxes(engine: Engine) -> int:
+    owner = current_owner()
+    return sum(
+        lease.owner == owner and not lease.run_id.startswith("idle-")
+        for lease in engine.leftovers()
     )
+
+
+@contextmanager
+def _planted_file() -> Iterator[str]:
+    """A file that everybody on this machine can read; yields its path."""
+    number, path = tempfile.mkstemp(prefix="run-code-planted-")
+    try:
+        with os.fdopen(number, "w") as file:
+            file.write(secrets.token_hex())
+        os.chmod(path, 0o644)
+        yield path
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def _what_happened(result: RunResult) -> str:

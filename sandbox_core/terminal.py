@@ -28,7 +28,9 @@ def print_findings(findings: Sequence[Finding]) -> int:
     """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
     for finding in findings:
         print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
-        if finding.mend:
+        if finding.why and not finding.ok:
+            print(f"      {finding.why}")
+        if finding.mend and not finding.ok:
             print(f"      mend it: {finding.mend}")
     return 0 if all(finding.ok for finding in findings) else 1
 

@@ -70,6 +70,13 @@ def engine(request, docker_host, image):
         yield engine
 
 
+@pytest.fixture(scope="session")
+def first_engine(docker_host, image):
+    """The first engine of RUN_CODE_ENGINES, for what is the same on all."""
+    with proven(open_engine(ENGINES[0], image, docker_host)) as engine:
+        yield engine
+
+
 def open_engine(name, image, docker_host=""):
     """The engine of one name in RUN_CODE_ENGINES."""
     kind, _, variant = name.partition("-")

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     0a4d92b5426ab9132056c3433ecc1bab3c447b136edb0305020fd3af80355ed0
+#     30596fbd72954066def9ae540c443184c00980ad92a8d01d160769042c67b901
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -28,6 +28,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/transcripts.py              Terminal transcripts: blocks that hold prompts, commands and output.
 #     owui_plugin/blocks.py                   The code blocks of a message, and which of them can run.
 #     owui_plugin/quota.py                    How much a person may keep of what runs make: the arithmetic, and the lock around it.
+#     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
 #     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
@@ -65,13 +66,16 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
 #     sandbox_core/remote_runner.py           Runs requests by way of a codebox service: a runner like the local one, over HTTP.
+#     sandbox_core/self_proof.py              Proves in the background that every limit bites, and says when nothing may run any more.
 #     owui_plugin/backend.py                  Where the plugins' runs go: to a codebox service, or to a container engine of their own.
-#     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
-#     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
 #     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
 #     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     owui_plugin/dialogs.py                  Questions to the person who clicked.
+#     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
+#     owui_plugin/check.py                    The check of the sandbox for an administrator, from the button's own dialog.
+#     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
+#     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
 #     owui_plugin/displays.py                 What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
 #     owui_plugin/file_names.py               Names of files: in the work folder, as a download, and shown.
 #     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
@@ -82,7 +86,6 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
 #     owui_plugin/sandbox_links.py            Links like ``sandbox:/mnt/data/chart.png`` in an answer, made to lead to the stored file.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
-#     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
 #     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
 #     owui_plugin/line_map.py                 Blocks joined into the steps of a run, and their line numbers found again.
 #     owui_plugin/live_output.py              The end of a program's output, shown while it runs.
@@ -129,6 +132,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -1837,11 +1841,203 @@ async def _lock_file(descriptor: int) -> None:
 
 # ===== end owui_plugin/quota.py =====
 
+# ===== begin sandbox_core/proofs.py =====
+
+"""Programs that try to break a limit, each with how to tell whether it was stopped.
+
+Every one ends by itself after a while, so that a host on which a limit does not bite is told
+so, and not harmed.
+"""
+
+
+PROOF_WORK_MIB = 8
+_SURVIVED = "print('survived')\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """``holds`` judges the result of ``code``, which runs with ``limits`` lower than usual.
+    ``mend`` is what an administrator can do about a host on which it does not hold."""
+
+    name: str
+    title: str
+    why: str
+    code: str
+    limits: dict[str, float]
+    holds: Callable[[RunResult], bool]
+    mend: str
+
+
+def _ends_as(*outcomes: Outcome) -> Callable[[RunResult], bool]:
+    return lambda result: result.outcome in outcomes
+
+
+def _says(text: str) -> Callable[[RunResult], bool]:
+    return lambda result: str(result.stdout).strip() == text
+
+
+_NEWER = "sudo apt-get install --only-upgrade runsc   # then run this again"
+_LOOP = f"""\
+import time
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    pass
+{_SURVIVED}"""
+_HOG = f"""\
+chunks = []
+for _ in range(60):
+    chunks.append(b"x" * 10_000_000)
+{_SURVIVED}"""
+_FORKS = f"""\
+import os, time
+for _ in range(150):
+    if os.fork() == 0:
+        time.sleep(3)
+        os._exit(0)
+{_SURVIVED}"""
+_DISK = f"""\
+told = []
+for folder in ("/mnt/data", "/tmp", "/dev/shm"):
+    try:
+        with open(folder + "/filled", "wb", buffering=0) as file:
+            for _ in range({8 * PROOF_WORK_MIB}):
+                file.write(b"x" * 1_048_576)
+        told.append("room")
+    except OSError as error:
+        told.append("full" if error.errno == 28 else str(error))
+print(*told)
+"""
+_FLOOD = f"""\
+for _ in range(400):
+    print("x" * 10_000)
+{_SURVIVED}"""
+_NETWORK = """\
+import socket
+names = [name for _, name in socket.if_nameindex() if name != "lo"]
+told = " ".join(["interfaces:", *names]) if names else "closed"
+for kind, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    try:
+        # Choosing a route sends nothing.
+        socket.socket(kind, socket.SOCK_DGRAM).connect((address, 9))
+        told = "a route to " + address
+    except OSError:
+        pass
+print(told)
+"""
+_READ = """\
+found = []
+for path in ({path!r}, "/proc/1/root" + {path!r}, "/proc/self/root" + {path!r}):
+    try:
+        found.append(open(path).read())
+    except OSError:
+        pass
+print("seen" if found else "hidden")
+"""
+
+PROOFS = (
+    Proof(
+        "time-limit",
+        "An endless loop is stopped",
+        "Otherwise one program holds a processor for ever.",
+        _LOOP,
+        {"seconds": 1},
+        _ends_as(Outcome.TIMEOUT),
+        _NEWER,
+    ),
+    Proof(
+        "memory-limit",
+        "A program that takes all memory is stopped",
+        "Otherwise one program brings down everything on this host.",
+        _HOG,
+        {"memory_mib": 64},
+        _ends_as(Outcome.MEMORY_LIMIT),
+        _NEWER,
+    ),
+    Proof(
+        "process-limit",
+        "A fork bomb is stopped",
+        "Otherwise one program makes the host too busy for anything else.",
+        _FORKS,
+        {"processes": 32},
+        _ends_as(Outcome.PROCESS_LIMIT),
+        _NEWER,
+    ),
+    Proof(
+        "disk-limit",
+        "The writable folders end at their sizes",
+        "Otherwise one program fills the host's memory or disk.",
+        _DISK,
+        {
+            "work_mib": PROOF_WORK_MIB,
+            "tmp_mib": PROOF_WORK_MIB,
+            "shm_mib": PROOF_WORK_MIB,
+        },
+        _says("full full full"),
+        _NEWER,
+    ),
+    Proof(
+        "output-limit",
+        "A flood of output is cut",
+        "Otherwise one program fills the chat, and the server's memory.",
+        _FLOOD,
+        {"output_mib": 1},
+        _ends_as(Outcome.OUTPUT_LIMIT),
+        _NEWER,
+    ),
+    Proof(
+        "no-network",
+        "There is no network",
+        "Otherwise programs reach your internal services, or send data away.",
+        _NETWORK,
+        {},
+        _says("closed"),
+        "give the runtime the argument --network=none in /etc/docker/daemon.json, then: sudo "
+        "systemctl restart docker",
+    ),
+)
+
+
+def host_file_proof(path: str) -> Proof:
+    """That a program cannot read the file at ``path`` of this machine."""
+    return Proof(
+        "no-host-files",
+        "Files of this machine cannot be read",
+        "Otherwise programs read your secrets.",
+        _READ.format(path=path),
+        {},
+        _says("hidden"),
+        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”)",
+    )
+
+
+PROOF_NAMES = (
+    *(proof.name for proof in PROOFS),
+    "no-host-files",
+    "nothing-left",
+)
+
+
+def accepted_names(text: str) -> tuple[str, ...]:
+    """The names in a setting, with commas between them. Raises InvalidRequest for one that no
+    proof has: an administrator accepts exactly what is meant."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in PROOF_NAMES:
+            known = ", ".join(PROOF_NAMES)
+            raise InvalidRequest(
+                f"There is no proof “{name[:40]}”: use any of {known}."
+            )
+    return names
+
+
+# ===== end sandbox_core/proofs.py =====
+
 # ===== begin owui_plugin/valves.py =====
 
 """The valves of both plugins, as Open WebUI's forms show them and pydantic checks them."""
 
 
+_PROOF = f"({'|'.join(PROOF_NAMES)})"
 _limit_by_name = {record.name: record for record in limit_records()}
 
 
@@ -1924,6 +2120,18 @@ class CommonValves(BaseModel):
     pull_missing_image: bool = Field(
         default=False,
         description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    self_test: bool = Field(
+        default=True,
+        description="Prove that every limit bites, in the background, soon after the first run; "
+        "and run nothing more when one does not.",
+    )
+    accept_unproven: str = Field(
+        default="",
+        pattern=rf"^$|^{_PROOF}(\s*,\s*{_PROOF})*$",
+        json_schema_extra={"allowed": f"any of {', '.join(PROOF_NAMES)}, with commas"},
+        description="Limits that need not hold, by the names that the check gives them: run "
+        "code although they do not. For no host that other people's code reaches.",
     )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")
@@ -2193,12 +2401,14 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the doctor looked at. ``mend`` is the command or line that mends it."""
+    """One thing that the doctor looked at. ``mend`` is the command or line that mends it, and
+    ``why`` says what it would cost to leave it."""
 
     name: str
     ok: bool
     text: str
     mend: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -4381,7 +4591,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+0a4d92b5426a"
+BUILD_ID = "0.1.0+30596fbd7295"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -7438,6 +7648,8 @@ class SharedSettings:
     image: str
     images_folder: str
     pull_missing_image: bool
+    self_test: bool
+    accept_unproven: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -7456,6 +7668,11 @@ class SharedSettings:
             memory_budget_mib=self.warm_memory_mb,
             preload=tuple(name for name in modules if name),
         )
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Names of the limits that need not be proven."""
+        return accepted_names(self.accept_unproven)
 
     @property
     def key(self) -> tuple[str | float, ...]:
@@ -8224,12 +8441,8 @@ class _Session:
 
 
 _CHECK_SECONDS = 10.0
-_PROOF_SECONDS = 5.0
-_HOG = "chunks = []\nwhile True:\n    chunks.append(bytearray(10_000_000))\n"
-_LOOP = "while True:\n    pass\n"
-_FORKS = (
-    "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n"
-)
+_PROOF_SECONDS = 8.0
+_GONE_SECONDS = 5.0
 
 
 def examine(
@@ -8238,29 +8451,63 @@ def examine(
     runtime: str,
     languages: Sequence[Language] = LANGUAGES,
     limits: Limits | None = None,
+    accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
-    what a host lacks. Takes some seconds: it starts a handful of sandboxes. ``languages``
-    are those of this image, and run within ``limits`` (the default ones); that limits bite
-    is proven in Python."""
+    what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
+    those of this image, and run within ``limits`` (the default ones); that limits bite is
+    proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
+    """
     findings = engine.check(Deadline(_CHECK_SECONDS))
     if not all(finding.ok for finding in findings):
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += [
-            _prove_language(runner, language, limits or Limits())
-            for language in languages
-        ]
-        if PYTHON in languages and all(finding.ok for finding in findings):
-            findings += [
-                _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
-                _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
-                _prove_limit(runner, "process limit", _FORKS, Outcome.PROCESS_LIMIT),
-            ]
+        findings += examine_runner(runner, engine, languages, limits or Limits())
     finally:
         runner.close()
+    return [_accept(finding, accepted) for finding in findings]
+
+
+def examine_runner(
+    runner: Runner, engine: Engine, languages: Sequence[Language], limits: Limits
+) -> list[Finding]:
+    """The proofs of examine(), with this runner over this engine."""
+    findings: list[Finding] = []
+    for language in languages:
+        findings.append(_prove_language(runner, language, limits))
+    if PYTHON in languages and all(finding.ok for finding in findings):
+        findings += prove_limits(runner)
+        findings.append(_prove_nothing_left(engine))
     return findings
+
+
+def prove_limits(runner: Runner, cancel: CancelToken | None = None) -> list[Finding]:
+    """One finding for each program that tries to break out of a limit. Those after a
+    ``cancel`` mean nothing."""
+    with _planted_file() as path:
+        proofs = (*PROOFS, host_file_proof(path))
+        return [_prove(runner, proof, cancel or CancelToken()) for proof in proofs]
+
+
+def reasons_to_refuse(
+    findings: Sequence[Finding], accepted: Collection[str]
+) -> list[Finding]:
+    """The limits that do not bite and that nobody has accepted by name."""
+    return [
+        finding
+        for finding in findings
+        if finding.name in PROOF_NAMES
+        and not finding.ok
+        and finding.name not in accepted
+    ]
+
+
+def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
+    if finding.ok or finding.name not in accepted:
+        return finding
+    text = f"{finding.text} An administrator has accepted this by name."
+    return replace(finding, ok=True, text=text)
 
 
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
@@ -8268,27 +8515,68 @@ def _prove_language(runner: Runner, language: Language, limits: Limits) -> Findi
     steps = (Step(language.name, test.code),)
     result = runner.run(RunRequest(steps, limits=limits))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
-        text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
+        kernel = " ".join(result.evidence.get("kernel", "").split()[:3])
+        text = (
+            f"{language.title} runs in gVisor ({kernel}, {result.total_seconds:.2f} s)."
+        )
         return Finding(language.name, True, text)
     return Finding(
         language.name,
         False,
         f"{language.title} does not run: {_what_happened(result)}",
         "Build the image again (docs/setup.md, “The sandbox image”), and look at the log.",
+        f"Code blocks in {language.title} would fail.",
     )
 
 
-def _prove_limit(runner: Runner, name: str, code: str, expected: Outcome) -> Finding:
-    limits = Limits().lowered(seconds=_PROOF_SECONDS, memory_mib=128, processes=32)
-    result = runner.run(RunRequest(steps=(Step("python", code),), limits=limits))
-    if result.outcome is expected:
-        return Finding(name, True, f"The {name} bites: {result.message}")
-    return Finding(
-        name,
-        False,
-        f"The {name} did not bite: {_what_happened(result)}",
-        "Do not use this host for other people's code; see docs/setup.md, “Limits”.",
+def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
+    limits = Limits().lowered(**({"seconds": _PROOF_SECONDS} | proof.limits))
+    request = RunRequest((Step(PYTHON.name, proof.code),), limits=limits)
+    result = runner.run(request, cancel=cancel)
+    if proof.holds(result):
+        return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
+    text = f"Not proven: “{proof.title}”. What happened: {_what_happened(result)}"
+    return Finding(proof.name, False, text, proof.mend, proof.why)
+
+
+def _prove_nothing_left(engine: Engine) -> Finding:
+    name, deadline = "nothing-left", Deadline(_GONE_SECONDS)
+    try:
+        while left := _own_sandboxes(engine):
+            if deadline.passed():
+                return Finding(
+                    name,
+                    False,
+                    f"{left} sandboxes of this check are still there after it.",
+                    "run this again: what is left is removed when its lease ends",
+                    "Otherwise each run costs the host memory for ever.",
+                )
+            time.sleep(0.1)
+    except EngineError as error:
+        return Finding(name, False, f"It cannot be told what is left: {error}")
+    return Finding(name, True, "Nothing of these sandboxes is left.")
+
+
+def _own_sandboxes(engine: Engine) -> int:
+    owner = current_owner()
+    return sum(
+        lease.owner == owner and not lease.run_id.startswith("idle-")
+        for lease in engine.leftovers()
     )
+
+
+@contextmanager
+def _planted_file() -> Iterator[str]:
+    """A file that everybody on this machine can read; yields its path."""
+    number, path = tempfile.mkstemp(prefix="run-code-planted-")
+    try:
+        with os.fdopen(number, "w") as file:
+            file.write(secrets.token_hex())
+        os.chmod(path, 0o644)
+        yield path
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def _what_happened(result: RunResult) -> str:
@@ -8845,6 +9133,85 @@ def _lost(
 
 # ===== end sandbox_core/remote_runner.py =====
 
+# ===== begin sandbox_core/self_proof.py =====
+
+"""Proves in the background that every limit bites, and says when nothing may run any more.
+
+Runs are not kept waiting for it: each sandbox is asked for its kernel before it gets any
+code, and the proofs come some seconds after the first run. A limit that does not bite, twice
+in a row, ends the service of this process until a later proof holds.
+"""
+
+
+_FIRST_AFTER_SECONDS = 10.0
+_AGAIN_AFTER_SECONDS = 60.0
+_proof_log = logging.getLogger("run_code.proof")
+
+
+class SelfProof:
+    """The proofs of one runner; ``accepted`` are names of limits that need not hold."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        accepted: Collection[str],
+        first_after_seconds: float = _FIRST_AFTER_SECONDS,
+    ) -> None:
+        self._runner = runner
+        self._accepted = frozenset(accepted)
+        self._first_after_seconds = first_after_seconds
+        self._stopped = threading.Event()
+        self._cancel = CancelToken()
+        self._refusal = ""
+
+    def start(self) -> None:
+        """Prove soon, in a thread of its own, which ends when the proofs hold."""
+        threading.Thread(target=self._work, name="run-code-proof", daemon=True).start()
+
+    def stop(self) -> None:
+        """End what is under way. Idempotent."""
+        self._stopped.set()
+        self._cancel.cancel()
+
+    def why_not(self) -> str:
+        """A sentence when nothing may run here; else empty."""
+        return self._refusal
+
+    def _work(self) -> None:
+        pause = self._first_after_seconds
+        while not self._stopped.wait(pause):
+            pause = _AGAIN_AFTER_SECONDS
+            failed = self._failed()
+            # A busy host can make a proof miss its time: twice in a row is no accident.
+            if failed:
+                names = {finding.name for finding in failed}
+                failed = [again for again in self._failed() if again.name in names]
+            if self._stopped.is_set():
+                return
+            self._refusal = _refusal_for(failed)
+            for finding in failed:
+                _proof_log.error("%s %s %s", finding.text, finding.why, finding.mend)
+            if not failed:
+                _proof_log.info("every limit of the sandboxes is proven")
+                return
+
+    def _failed(self) -> list[Finding]:
+        findings = prove_limits(self._runner, self._cancel)
+        return reasons_to_refuse(findings, self._accepted)
+
+
+def _refusal_for(failed: list[Finding]) -> str:
+    if not failed:
+        return ""
+    names = ", ".join(finding.name for finding in failed)
+    return (
+        f"Code is not run here, because a limit of the sandboxes does not hold ({names}). Ask "
+        "your administrator to run the check: the server's log says what is wrong."
+    )
+
+
+# ===== end sandbox_core/self_proof.py =====
+
 # ===== begin owui_plugin/backend.py =====
 
 """Where the plugins' runs go: to a codebox service, or to a container engine of their own."""
@@ -8856,18 +9223,35 @@ _REMOTE_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What runs requests, and how many of them at one time. ``reaper`` is None, and no audit
-    line is ours to write, where a service does both."""
+    """What runs requests, and how many of them at one time. ``reaper`` and ``proof`` are None,
+    and no audit line is ours to write, where a service does all that."""
 
     runner: Runner
     runs: int
     runs_per_user: int
     reaper: Reaper | None = None
+    proof: SelfProof | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
+
+    def start(self) -> None:
+        """Begin what goes on beside the runs."""
+        for work in (self.reaper, self.proof):
+            if work is not None:
+                work.start()
+
+    def stop(self) -> None:
+        """End what goes on beside the runs."""
+        for work in (self.reaper, self.proof):
+            if work is not None:
+                work.stop()
+
+    def why_not(self) -> str:
+        """A sentence when nothing may run here; else empty."""
+        return self.proof.why_not() if self.proof is not None else ""
 
     def give_up_idle_sandboxes(self) -> None:
         """What was kept ready here will not be needed any more. May take some seconds."""
@@ -8880,18 +9264,22 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
+    runner = LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool)
     return Backend(
-        LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool),
+        runner,
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),
+        SelfProof(runner, shared.accepted) if shared.self_test else None,
     )
 
 
 def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
-        return examine(_engine(shared), shared.image, shared.runtime)
+        return examine(
+            _engine(shared), shared.image, shared.runtime, accepted=shared.accepted
+        )
     remote = _remote(shared)
     try:
         return remote.findings()
@@ -8918,89 +9306,6 @@ def _remote(shared: SharedSettings) -> RemoteRunner:
 
 
 # ===== end owui_plugin/backend.py =====
-
-# ===== begin sandbox_core/terminal.py =====
-
-"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
-
-
-_EXIT_CODES = {
-    Outcome.TIMEOUT: 124,
-    Outcome.SANDBOX_ERROR: 125,
-    Outcome.CANCELLED: 130,
-}
-_KILLED = 137
-
-
-def print_event(event: RunEvent) -> None:
-    """Program output to the stream that it was written to, at once."""
-    if event.kind == "text":
-        stream = sys.stdout if event.stream == "stdout" else sys.stderr
-        print(event.text, end="", file=stream, flush=True)
-
-
-def print_findings(findings: Sequence[Finding]) -> int:
-    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
-    for finding in findings:
-        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
-        if finding.mend:
-            print(f"      mend it: {finding.mend}")
-    return 0 if all(finding.ok for finding in findings) else 1
-
-
-def exit_status(result: RunResult) -> int:
-    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
-    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
-    """
-    if result.outcome in _EXIT_CODES:
-        return _EXIT_CODES[result.outcome]
-    code = result.shell_exit_code
-    return _KILLED if code is None else code
-
-
-# ===== end sandbox_core/terminal.py =====
-
-# ===== begin owui_plugin/command_line.py =====
-
-"""A pasted plugin file as a command: run a program with it, or prove that it works here.
-
-echo 'print(1)' | python3 run_code.py [--language python]
-python3 run_code.py --self-test
-"""
-
-
-_COULD_NOT_RUN = 125
-
-
-def run_plugin_file(plugin: str) -> int:
-    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
-    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
-    """
-    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
-    parser.add_argument(
-        "--self-test", action="store_true", help="prove that runs work here"
-    )
-    parser.add_argument("--language", default="python", help="of the program on stdin")
-    options = parser.parse_args()
-    try:
-        settings = resolve_settings(EveryValve(), None, os.environ)
-        if options.self_test:
-            return print_findings(examine_backend(settings.shared))
-        runner = open_backend(settings.shared).runner
-        steps = (Step(options.language, sys.stdin.read()),)
-        try:
-            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
-        finally:
-            runner.close()
-    except SandboxError as error:
-        print(error, file=sys.stderr)
-        return _COULD_NOT_RUN
-    if result.message:
-        print(result.message, file=sys.stderr)
-    return exit_status(result)
-
-
-# ===== end owui_plugin/command_line.py =====
 
 # ===== begin owui_plugin/messages.py =====
 
@@ -9308,15 +9613,21 @@ question then has an answer of its own, and none waits for ever."""
 _dialogs_log = logging.getLogger("run_code.dialogs")
 _PATIENCE_SECONDS = 120.0
 _ALL = "all"
+# What choose_blocks gives for an administrator who wants the sandbox checked instead.
+CHECK = "check"
+_CHECK_OPTION = {"value": CHECK, "label": "Check the sandbox (takes half a minute)"}
 
 
 class _NoDialog(Exception):
     """There is no page that could show a dialog."""
 
 
-async def choose_blocks(caller: Any, blocks: Sequence[CodeBlock]) -> list[CodeBlock]:
+async def choose_blocks(
+    caller: Any, blocks: Sequence[CodeBlock], is_admin: bool = False
+) -> list[CodeBlock] | str:
     """Which of several blocks to run: all or one; empty when the person cancels, or does
-    not answer. The last one when nobody can be asked."""
+    not answer. The last one when nobody can be asked. An administrator may choose CHECK.
+    """
     if len(blocks) == 1:
         return list(blocks)
     options = [{"value": _ALL, "label": "All, in order, in one sandbox"}]
@@ -9327,10 +9638,14 @@ async def choose_blocks(caller: Any, blocks: Sequence[CodeBlock]) -> list[CodeBl
         }
         for index, block in enumerate(blocks)
     ]
+    if is_admin:
+        options.append(_CHECK_OPTION)
     try:
         answer = await _select(caller, "Which code should run?", options, _ALL)
     except _NoDialog:
         return [blocks[-1]]
+    if answer == CHECK and is_admin:
+        return CHECK
     if answer == _ALL:
         return list(blocks)
     if answer.isdigit() and int(answer) < len(blocks):
@@ -9360,6 +9675,12 @@ async def ask_to_stop(caller: Any) -> bool:
         return await _ask(caller, "confirmation", question) is True
     except _NoDialog:
         return False
+
+
+async def show_report(caller: Any, title: str, text: str) -> None:
+    """Show a text until it is clicked away."""
+    with suppress(_NoDialog):
+        await _ask(caller, "confirmation", {"title": title, "message": text})
 
 
 async def _select(
@@ -9393,6 +9714,193 @@ async def _ask(caller: Any, kind: str, question: dict[str, Any]) -> Any:
 
 
 # ===== end owui_plugin/dialogs.py =====
+
+# ===== begin owui_plugin/progress.py =====
+
+"""What a person sees of a run while it lasts: the grey line above the answer.
+
+Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
+running, ended. The first two carry our mark, by which a restart finds them again.
+"""
+
+
+# After this many seconds over its own limit a run is over at the latest. They hold start-up,
+# transfers and clean-up; in the queue, other people's runs too.
+_RUN_SECONDS = 120
+_QUEUE_SECONDS = 600
+
+
+class Progress:
+    """Tells the states of one run. ``label`` names what runs, as ``Python``;
+    ``limit_seconds`` is its time limit."""
+
+    def __init__(
+        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
+    ) -> None:
+        self._emitter = emitter
+        self._label = label
+        self._run_id = run_id
+        self._limit_seconds = limit_seconds
+
+    async def waiting(self) -> None:
+        """The run has to wait for others."""
+        await self._tell("Waiting for a free sandbox…", _QUEUE_SECONDS)
+
+    async def running(self) -> None:
+        """The run is about to begin."""
+        await self._tell(f"Running {self._label}…", _RUN_SECONDS)
+
+    def ended(self, result: RunResult) -> dict[str, Any]:
+        """The last status of the run, for whoever shows its result."""
+        if result.outcome is Outcome.OK:
+            return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
+        # There is room for one line; all of it is in the result.
+        first, point, _ = result.message.partition(". ")
+        return ended_status(first + point.strip())
+
+    async def _tell(self, text: str, overtime: float) -> None:
+        expires_at = time.time() + self._limit_seconds + overtime
+        mark = running_mark(self._run_id, current_owner(), expires_at)
+        status = {"description": text, "done": False, MARK: mark}
+        await emit(self._emitter, "status", status)
+
+
+def ended_status(text: str) -> dict[str, Any]:
+    """A status after which nothing is under way any more."""
+    return {"description": text, "done": True, MARK: ended_mark()}
+
+
+# ===== end owui_plugin/progress.py =====
+
+# ===== begin owui_plugin/check.py =====
+
+"""The check of the sandbox for an administrator, from the button's own dialog."""
+
+
+_LOOKING = "Checking the sandbox: it runs a dozen hostile programs"
+
+
+async def check_sandbox(
+    shared: SharedSettings, emitter: Emitter | None, caller: Any
+) -> None:
+    """Look, prove, and show each finding. Called for administrators only: the findings name
+    paths and versions of the host."""
+    await emit(emitter, "status", {"description": _LOOKING, "done": False})
+    # Never the loop's own executor, and no place among the runs.
+    executor = ThreadPoolExecutor(1, "run-code-check")
+    try:
+        loop = asyncio.get_running_loop()
+        findings = await loop.run_in_executor(executor, examine_backend, shared)
+    finally:
+        executor.shutdown(wait=False)
+    faults = sum(not finding.ok for finding in findings)
+    sentence = f"{faults} to mend" if faults else "all is well"
+    await emit(emitter, "status", ended_status(f"Sandbox checked: {sentence}"))
+    await show_report(
+        caller, f"Check of the sandbox: {sentence}", report_text(findings)
+    )
+
+
+def report_text(findings: Sequence[Finding]) -> str:
+    """The findings as Markdown: what is wrong comes first, with its mend."""
+    lines = []
+    for finding in sorted(findings, key=lambda entry: entry.ok):
+        lines.append(
+            f"{'✅' if finding.ok else '❌'} **{finding.name}**: {finding.text}"
+        )
+        if not finding.ok:
+            lines += [
+                line for line in (finding.why, f"Mend it: `{finding.mend}`") if line
+            ]
+    return "\n\n".join(lines)
+
+
+# ===== end owui_plugin/check.py =====
+
+# ===== begin sandbox_core/terminal.py =====
+
+"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
+
+
+_EXIT_CODES = {
+    Outcome.TIMEOUT: 124,
+    Outcome.SANDBOX_ERROR: 125,
+    Outcome.CANCELLED: 130,
+}
+_KILLED = 137
+
+
+def print_event(event: RunEvent) -> None:
+    """Program output to the stream that it was written to, at once."""
+    if event.kind == "text":
+        stream = sys.stdout if event.stream == "stdout" else sys.stderr
+        print(event.text, end="", file=stream, flush=True)
+
+
+def print_findings(findings: Sequence[Finding]) -> int:
+    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
+    for finding in findings:
+        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
+        if finding.why and not finding.ok:
+            print(f"      {finding.why}")
+        if finding.mend and not finding.ok:
+            print(f"      mend it: {finding.mend}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def exit_status(result: RunResult) -> int:
+    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
+    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
+    """
+    if result.outcome in _EXIT_CODES:
+        return _EXIT_CODES[result.outcome]
+    code = result.shell_exit_code
+    return _KILLED if code is None else code
+
+
+# ===== end sandbox_core/terminal.py =====
+
+# ===== begin owui_plugin/command_line.py =====
+
+"""A pasted plugin file as a command: run a program with it, or prove that it works here.
+
+echo 'print(1)' | python3 run_code.py [--language python]
+python3 run_code.py --self-test
+"""
+
+
+_COULD_NOT_RUN = 125
+
+
+def run_plugin_file(plugin: str) -> int:
+    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
+    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
+    """
+    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
+    parser.add_argument(
+        "--self-test", action="store_true", help="prove that runs work here"
+    )
+    parser.add_argument("--language", default="python", help="of the program on stdin")
+    options = parser.parse_args()
+    try:
+        settings = resolve_settings(EveryValve(), None, os.environ)
+        if options.self_test:
+            return print_findings(examine_backend(settings.shared))
+        runner = open_backend(settings.shared).runner
+        steps = (Step(options.language, sys.stdin.read()),)
+        try:
+            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
+        finally:
+            runner.close()
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return _COULD_NOT_RUN
+    if result.message:
+        print(result.message, file=sys.stderr)
+    return exit_status(result)
+
+
+# ===== end owui_plugin/command_line.py =====
 
 # ===== begin owui_plugin/displays.py =====
 
@@ -10266,8 +10774,7 @@ class _Runtime:
         self._admission = Admission(runs, per_user, most, (most + 1) // 2)
         # Never the loop's own executor: file uploads of everybody wait in that one.
         self._executor = ThreadPoolExecutor(runs + 2, "run-code")
-        if self._backend.reaper is not None:
-            self._backend.reaper.start()
+        self._backend.start()
         self._lock = threading.Lock()
         self._runs = 0
         self._retired = False
@@ -10287,8 +10794,7 @@ class _Runtime:
     def retire(self) -> None:
         """No new runs will come. Those that have come end in their own time, those in the
         queue too, and the threads after them."""
-        if self._backend.reaper is not None:
-            self._backend.reaper.stop()
+        self._backend.stop()
         drain = self._backend.give_up_idle_sandboxes
         threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
@@ -10317,6 +10823,8 @@ class _Runtime:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
         run_id = plain_request["run_id"]
+        if refusal := self._backend.why_not():
+            return _refused(run_id, refusal).to_plain()
         try:
             if self._admission.would_wait(user):
                 await on_wait()
@@ -10774,63 +11282,6 @@ def _is_empty_error(error: Any) -> bool:
 
 
 # ===== end owui_plugin/presenter.py =====
-
-# ===== begin owui_plugin/progress.py =====
-
-"""What a person sees of a run while it lasts: the grey line above the answer.
-
-Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
-running, ended. The first two carry our mark, by which a restart finds them again.
-"""
-
-
-# After this many seconds over its own limit a run is over at the latest. They hold start-up,
-# transfers and clean-up; in the queue, other people's runs too.
-_RUN_SECONDS = 120
-_QUEUE_SECONDS = 600
-
-
-class Progress:
-    """Tells the states of one run. ``label`` names what runs, as ``Python``;
-    ``limit_seconds`` is its time limit."""
-
-    def __init__(
-        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
-    ) -> None:
-        self._emitter = emitter
-        self._label = label
-        self._run_id = run_id
-        self._limit_seconds = limit_seconds
-
-    async def waiting(self) -> None:
-        """The run has to wait for others."""
-        await self._tell("Waiting for a free sandbox…", _QUEUE_SECONDS)
-
-    async def running(self) -> None:
-        """The run is about to begin."""
-        await self._tell(f"Running {self._label}…", _RUN_SECONDS)
-
-    def ended(self, result: RunResult) -> dict[str, Any]:
-        """The last status of the run, for whoever shows its result."""
-        if result.outcome is Outcome.OK:
-            return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
-        # There is room for one line; all of it is in the result.
-        first, point, _ = result.message.partition(". ")
-        return ended_status(first + point.strip())
-
-    async def _tell(self, text: str, overtime: float) -> None:
-        expires_at = time.time() + self._limit_seconds + overtime
-        mark = running_mark(self._run_id, current_owner(), expires_at)
-        status = {"description": text, "done": False, MARK: mark}
-        await emit(self._emitter, "status", status)
-
-
-def ended_status(text: str) -> dict[str, Any]:
-    """A status after which nothing is under way any more."""
-    return {"description": text, "done": True, MARK: ended_mark()}
-
-
-# ===== end owui_plugin/progress.py =====
 
 # ===== begin owui_plugin/interrupted.py =====
 
@@ -11555,6 +12006,7 @@ class _Click:
     user_id: str
     chat_id: str
     message_id: str
+    is_admin: bool
     posted: dict[str, Any]
     stored: dict[str, Any] | None
     emitter: Emitter | None
@@ -11593,6 +12045,7 @@ class Action:
                 user_id=user_id,
                 chat_id=chat_id,
                 message_id=message_id,
+                is_admin=user.get("role") == "admin",
                 posted=_clicked_message(body),
                 stored=await stored_message(chat_id, message_id),
                 emitter=__event_emitter__,
@@ -11646,7 +12099,10 @@ async def _run_click(
             click.emitter, notes[0] if notes else why_nothing_runs(blocks)
         )
         return None
-    chosen = await choose_blocks(click.caller, programs)
+    chosen = await choose_blocks(click.caller, programs, click.is_admin)
+    if isinstance(chosen, str):
+        await check_sandbox(settings.shared, click.emitter, click.caller)
+        return None
     if not chosen or cancel.is_set():
         return None
     notes += [NOT_CLOSED_NOTE for block in chosen if not block.closed]

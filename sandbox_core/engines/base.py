@@ -46,12 +46,14 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the doctor looked at. ``mend`` is the command or line that mends it."""
+    """One thing that the doctor looked at. ``mend`` is the command or line that mends it, and
+    ``why`` says what it would cost to leave it."""
 
     name: str
     ok: bool
     text: str
     mend: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

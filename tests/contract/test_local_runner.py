@@ -1,6 +1,7 @@
 """The runner contract for sandboxes of every engine: cold ones, and warm ones of the pool."""
 
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,11 +16,22 @@ from tests.contract.output_suite import OutputContract
 READY_SECONDS = 60.0
 
 
-@pytest.fixture(scope="module")
-def cold_runner(engine, image):
-    runner = LocalRunner(engine, image)
+@contextmanager
+def opened(runner):
     yield runner
     runner.close()
+
+
+@pytest.fixture(scope="module")
+def cold_runner(engine, image):
+    with opened(LocalRunner(engine, image)) as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def first_cold_runner(first_engine, image):
+    with opened(LocalRunner(first_engine, image)) as runner:
+        yield runner
 
 
 class WarmRunner:
@@ -43,14 +55,25 @@ class WarmRunner:
         return result
 
 
+@contextmanager
+def opened_warm(engine, image):
+    pool = PoolSettings(size=1, idle_seconds=5.0)
+    with opened(LocalRunner(engine, image, pool=pool)) as runner:
+        warm = WarmRunner(runner)
+        yield warm
+    assert warm.warm > 0
+
+
 @pytest.fixture(scope="module")
 def warm_runner(engine, image):
-    pool = PoolSettings(size=1, idle_seconds=5.0)
-    runner = LocalRunner(engine, image, pool=pool)
-    warm = WarmRunner(runner)
-    yield warm
-    runner.close()
-    assert warm.warm > 0
+    with opened_warm(engine, image) as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def first_warm_runner(first_engine, image):
+    with opened_warm(first_engine, image) as runner:
+        yield runner
 
 
 class _Cold:
@@ -65,15 +88,28 @@ class _Warm:
         return warm_runner
 
 
+# Output and displays are the guest's and the launcher's work, which no engine changes.
+class _FirstCold:
+    @pytest.fixture
+    def runner(self, first_cold_runner):
+        return first_cold_runner
+
+
+class _FirstWarm:
+    @pytest.fixture
+    def runner(self, first_warm_runner):
+        return first_warm_runner
+
+
 class TestOutcomes(_Cold, OutcomeContract):
     pass
 
 
-class TestOutput(_Cold, OutputContract):
+class TestOutput(_FirstCold, OutputContract):
     pass
 
 
-class TestDisplays(_Cold, DisplayContract):
+class TestDisplays(_FirstCold, DisplayContract):
     pass
 
 
@@ -85,15 +121,15 @@ class TestIsolation(_Cold, IsolationContract):
     pass
 
 
-class TestWarmOutcomes(_Warm, OutcomeContract):
+class TestWarmOutcomes(_FirstWarm, OutcomeContract):
     pass
 
 
-class TestWarmOutput(_Warm, OutputContract):
+class TestWarmOutput(_FirstWarm, OutputContract):
     pass
 
 
-class TestWarmDisplays(_Warm, DisplayContract):
+class TestWarmDisplays(_FirstWarm, DisplayContract):
     pass
 
 
@@ -101,5 +137,5 @@ class TestWarmLimits(_Warm, LimitContract):
     pass
 
 
-class TestWarmIsolation(_Warm, IsolationContract):
+class TestWarmIsolation(_FirstWarm, IsolationContract):
     pass

@@ -11,6 +11,8 @@ from scripts.bringup.server import start_open_webui, wait_until_healthy
 
 __all__ = ["OpenWebUIServer", "open_webui_venv"]
 
+# A dozen sandboxes in the background would slow down, and be counted by, other tests.
+_NO_PROOFS = {"RUN_CODE_SELF_TEST": "false"}
 _VENV_VARIABLE = "RUN_CODE_OWUI_VENV"
 # Background questions to the model would get in the way of scripted answers.
 _NO_BACKGROUND_TASKS = {
@@ -66,7 +68,7 @@ class OpenWebUIServer:
             secret_key=self._secret_key,
             models_url=self._models_url,
             models_key="no-key",
-            extra={**_NO_BACKGROUND_TASKS, **self._extra_env},
+            extra={**_NO_BACKGROUND_TASKS, **_NO_PROOFS, **self._extra_env},
         )
         self._process = start_open_webui(
             self._venv, self._port, env=env, cwd=self._folder, log=self.log

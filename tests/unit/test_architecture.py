@@ -47,6 +47,7 @@ LAYERS = {
     "sandbox_core.reaper": 6,
     "sandbox_core.terminal": 6,
     "sandbox_core.doctor": 7,
+    "sandbox_core.self_proof": 7,
     "sandbox_core.__main__": 8,
     "owui_plugin": 9,
     "codebox": 9,

@@ -6,7 +6,9 @@ import pytest
 
 from owui_plugin import dialogs
 from owui_plugin.blocks import find_blocks, runnable
-from owui_plugin.dialogs import ask_to_stop, choose_blocks, choose_language
+from owui_plugin.check import report_text
+from owui_plugin.dialogs import CHECK, ask_to_stop, choose_blocks, choose_language
+from sandbox_core.engines.base import Finding
 
 TWO = runnable(find_blocks("```python\na = 1\n```\n\n```sh\n\necho b\n```\n"))
 UNTAGGED = find_blocks("```\nprint('?')\n```\n")[0]
@@ -28,6 +30,28 @@ class Page:
 
 def ask(question, page, *arguments):
     return asyncio.run(question(page, *arguments))
+
+
+def test_only_an_administrator_is_offered_the_check_of_the_sandbox():
+    page = Page(CHECK)
+    assert ask(choose_blocks, page, TWO, True) == CHECK
+    assert ask(choose_blocks, page, TWO) == []
+    offered = [
+        [option["value"] for option in event["data"]["input"]["options"]]
+        for event in page.asked
+    ]
+    assert offered == [["all", "0", "1", CHECK], ["all", "0", "1"]]
+
+
+def test_the_report_shows_what_is_wrong_first_and_its_mend():
+    findings = [
+        Finding("python", True, "Python runs."),
+        Finding("no-network", False, "There is one.", "--network=none", "It leaks."),
+    ]
+    text = report_text(findings)
+    assert text.index("no-network") < text.index("python")
+    assert "It leaks." in text
+    assert "Mend it: `--network=none`" in text
 
 
 def test_one_block_needs_no_question():

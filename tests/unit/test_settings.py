@@ -182,6 +182,8 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         image="i",
         images_folder="/i",
         pull_missing_image=True,
+        self_test=False,
+        accept_unproven="disk-limit",
         max_concurrent_runs=1,
         max_concurrent_runs_per_user=1,
         max_waiting_runs=1,

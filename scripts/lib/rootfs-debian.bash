@@ -1,0 +1,87 @@
+# A root file system from Debian's and PyPI's packages, as images/python/Dockerfile makes it.
+# Sourced by scripts/rootfs, which calls build_from_debian.
+# shellcheck shell=bash
+
+readonly CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
+readonly SUITE=bookworm
+readonly RECIPE=$REPOSITORY/images/python
+readonly MIRROR=${ROOTFS_MIRROR:-http://deb.debian.org/debian}
+readonly SECURITY_MIRROR=${ROOTFS_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
+
+# pip's settings of this machine; an index that is a folder here does not exist in there.
+pip_environment() {
+  local setting name value
+  for setting in PIP_INDEX_URL:index-url PIP_EXTRA_INDEX_URL:extra-index-url \
+    PIP_TRUSTED_HOST:trusted-host; do
+    name=${setting%%:*}
+    value=${!name-}
+    [ -n "$value" ] ||
+      value=$(python3 -m pip config get "global.${setting##*:}" 2>/dev/null) || true
+    value=$(tr -s '[:space:]' '\n' <<<"$value" | sed '/^file:/d' | xargs)
+    [ -z "$value" ] || echo "$name=$value"
+  done
+}
+
+pip_certificate() {
+  local value=${PIP_CERT-}
+  [ -n "$value" ] || value=$(python3 -m pip config get global.cert 2>/dev/null) || true
+  echo "${value:-$CERTIFICATES}"
+}
+
+# What has to happen inside, as the Dockerfile has it.
+write_inside_script() {
+  cat <<'INSIDE'
+set -eu
+command -v python >/dev/null || ln -s "$(command -v python3)" /usr/local/bin/python
+rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
+useradd --uid 1000 --user-group --no-create-home --home-dir /tmp/home --shell /bin/bash sandbox
+install -d -o sandbox -g sandbox /mnt/data
+export PIP_CERT=/build/ca-bundle.crt
+python3 -m pip install --no-cache-dir --disable-pip-version-check --no-warn-script-location \
+  --root-user-action=ignore --progress-bar=off -r /build/requirements.txt
+site=$(python3 -c 'import numpy, pathlib; print(pathlib.Path(numpy.__file__).parents[1])')
+find "$site" -type d -name tests -prune -exec rm -rf {} +
+find "$site" -name 'seaborn*.mplstyle' -exec sed -i '/^font.family:/d' {} +
+python3 -m compileall -qq "$site" \
+  "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" || true
+mkdir -p /usr/local/share/run-code/matplotlib
+cp /build/requirements.txt /usr/local/share/run-code/
+cp /build/matplotlibrc /usr/local/share/run-code/matplotlib/
+MPLCONFIGDIR=/tmp/fonts python3 -c 'import matplotlib.pyplot'
+list=$(basename /tmp/fonts/fontlist-*.json)
+jq --from-file /build/font-list.jq "/tmp/fonts/$list" \
+  >"/usr/local/share/run-code/matplotlib/$list"
+rm -rf /tmp/fonts
+INSIDE
+}
+
+# usage: build_from_debian DRAFT
+build_from_debian() {
+  local draft=$1 build packages settings
+  command -v mmdebstrap >/dev/null ||
+    die "this needs Debian's mmdebstrap: sudo apt-get install mmdebstrap"
+  build=$draft/build
+  mkdir "$build"
+  cp "$RECIPE"/{requirements.txt,matplotlibrc,font-list.jq} "$build"
+  cp "$(pip_certificate)" "$build/ca-bundle.crt"
+  write_inside_script >"$build/inside.sh"
+  packages=$(sed 's/#.*//' "$RECIPE/apt-packages.txt" | xargs echo python3 python3-pip |
+    tr ' ' ,)
+  mapfile -t settings < <(pip_environment)
+  say "installing Debian's and PyPI's packages (some minutes)"
+  rmdir "$draft/rootfs"
+  # shellcheck disable=SC2016  # mmdebstrap's shell expands "$1"
+  mmdebstrap --quiet --variant=apt --include="$packages" \
+    --dpkgopt='path-exclude=/usr/share/{doc,info,locale,man}/*' \
+    --customize-hook='mkdir "$1/build"' \
+    --customize-hook="copy-in $build/requirements.txt $build/matplotlibrc \
+$build/font-list.jq $build/ca-bundle.crt $build/inside.sh /build" \
+    --customize-hook="chroot \"\$1\" env --ignore-environment PATH=$USUAL_PATH \
+${settings[*]@Q} sh /build/inside.sh" \
+    --customize-hook='rm -rf "$1/build"' \
+    --format=directory "$SUITE" "$draft/rootfs" \
+    "deb $MIRROR $SUITE main" "deb $MIRROR $SUITE-updates main" \
+    "deb $SECURITY_MIRROR $SUITE-security main" >"$draft/log" 2>&1 ||
+    { tail -n 15 "$draft/log" >&2 && die "the packages could not be installed; see above."; }
+  rm -rf "$build" "$draft/log" "$draft/rootfs/dev"
+}
