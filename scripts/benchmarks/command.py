@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scripts.benchmarks.cold_run import measure_cold_run
 from scripts.benchmarks.collection import measure_collection
+from scripts.benchmarks.embedded_run import measure_embedded_run
 from scripts.benchmarks.files import measure_files
 from scripts.benchmarks.load import measure_load
 from scripts.benchmarks.measurement import Measurement, table_of
@@ -21,6 +22,7 @@ __all__ = ["main"]
 
 _BENCHMARKS = {
     "cold": measure_cold_run,
+    "embedded": measure_embedded_run,
     "flood": measure_output_flood,
     "collect": measure_collection,
     "files": measure_files,

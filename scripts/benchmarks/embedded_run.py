@@ -1,0 +1,41 @@
+"""A cold run of print(1) over the embedded engine against the same over Docker."""
+
+import os
+from collections.abc import Iterator
+
+from sandbox_core.engines.runsc import RunscEngine
+from sandbox_core.runner import LocalRunner
+from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
+
+__all__ = ["measure_embedded_run"]
+
+_PROGRAM = "print(1)"
+_MOST_OF_DOCKER = 0.6
+
+
+def measure_embedded_run(subject: Subject, rounds: int) -> Iterator[Measurement]:
+    """Both in turn. The image is the one that scripts/rootfs prepared under this name."""
+    images = os.environ.get("RUN_CODE_IMAGES_FOLDER", "")
+    runsc = os.environ.get("RUN_CODE_RUNSC_PATH", "")
+    engine = RunscEngine(subject.image, runsc, images)
+    over_docker = subject.runner()
+    embedded = LocalRunner(engine, subject.image)
+    times: dict[LocalRunner, list[float]] = {over_docker: [], embedded: []}
+    try:
+        for number in range(rounds + 1):
+            for runner, taken in times.items():
+                result = run_python(runner, _PROGRAM)
+                if str(result.stdout) != "1\n":
+                    raise BenchmarkError(f"It printed {str(result.stdout)!r}.")
+                if number:  # the first round fills the machine's caches
+                    taken.append(result.total_seconds * 1000)
+    finally:
+        for runner in times:
+            runner.close()
+    docker = Measurement("cold run over Docker", "ms", tuple(times[over_docker]))
+    ours = Measurement("cold run, embedded engine", "ms", tuple(times[embedded]))
+    yield docker
+    yield ours
+    ratio = ours.median / docker.median
+    yield Measurement("embedded / Docker", "", (ratio,), _MOST_OF_DOCKER)
