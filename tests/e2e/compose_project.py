@@ -88,7 +88,8 @@ class ComposeProject:
     def wait_for_end(self, service: str) -> None:
         """Wait until a one-shot has ended well."""
         state = self._wait(service, lambda state: state["Status"] == "exited")
-        assert state["ExitCode"] == 0, self.log(service)
+        told = f"{self.log(service)}\n{self.log('open-webui')[-4000:]}"
+        assert state["ExitCode"] == 0, told
 
     def wait_until_healthy(self, service: str) -> None:
         """Wait until a service's own check of its health passes."""
