@@ -23,7 +23,7 @@ from owui_plugin.check import check_sandbox
 from owui_plugin.command_line import run_plugin_file
 from owui_plugin.dialogs import ask_to_stop, choose_blocks, choose_language
 from owui_plugin.file_store import Place
-from owui_plugin.host import Emitter, emit, stored_message
+from owui_plugin.host import Emitter, emit, emitter_for, stored_message
 from owui_plugin.interrupted import mark_interrupted_runs_soon
 from owui_plugin.line_map import join_steps, line_notes
 from owui_plugin.live_output import LiveOutput
@@ -46,7 +46,10 @@ _DOUBLE_CLICK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Click:
-    """One press of the button: whose, where, and the ways back to that browser."""
+    """One press of the button: whose, where, and the ways back to that browser.
+
+    What goes to ``emitter`` Open WebUI stores too; ``teller`` only shows it.
+    """
 
     user_id: str
     chat_id: str
@@ -55,6 +58,7 @@ class _Click:
     posted: dict[str, Any]
     stored: dict[str, Any] | None
     emitter: Emitter | None
+    teller: Emitter | None
     caller: Any
 
 
@@ -86,6 +90,9 @@ class Action:
             await _second_click(entry, __event_call__)
             return None
         try:
+            teller = await emitter_for(
+                user_id, chat_id, message_id, str(body.get("session_id"))
+            )
             click = _Click(
                 user_id=user_id,
                 chat_id=chat_id,
@@ -94,6 +101,7 @@ class Action:
                 posted=_clicked_message(body),
                 stored=await stored_message(chat_id, message_id),
                 emitter=__event_emitter__,
+                teller=teller or __event_emitter__,
                 caller=__event_call__,
             )
             settings = resolve_settings(valves, user.get("valves"), os.environ)
@@ -184,15 +192,19 @@ async def _run_blocks(
         chat=click.chat_id,
     )
     run_id = request.run_id
-    progress = Progress(click.emitter, label, run_id, settings.limits.seconds)
     presenter = Presenter(
         click.chat_id,
         click.message_id,
         click.stored,
         message_text(click.posted),
-        click.emitter,
+        click.teller,
     )
-    await presenter.show_running(run_id, running_text(label))
+    progress = Progress(
+        label,
+        run_id,
+        settings.limits.seconds,
+        lambda status: presenter.show_running(run_id, running_text(label), status),
+    )
     live = LiveOutput(
         lambda preview: presenter.show_preview(run_id, running_text(label, preview))
     )
@@ -210,6 +222,7 @@ async def _run_blocks(
 
     async def finish(result: RunResult) -> dict[str, Any] | None:
         watch.cancel()
+        await progress.end()
         if result.failed_step is not None:
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)

@@ -138,8 +138,11 @@ def plain_content(output: list[Any], otherwise: str) -> str:
     return str(get_output_text(output))
 
 
-async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
-    """An emitter without a request, which writes nothing itself; None where there is none."""
+async def emitter_for(
+    user_id: str, chat_id: str, message_id: str, session_id: str = ""
+) -> Emitter | None:
+    """An emitter that writes nothing itself; None where there is none. ``session_id``: of
+    the browser tab that asked, if one did."""
     if not is_open_webui_here():
         return None
     try:
@@ -149,7 +152,7 @@ async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | 
             "user_id": user_id,
             "chat_id": chat_id,
             "message_id": message_id,
-            "session_id": "",
+            "session_id": session_id,
         }
         emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
     except Exception:

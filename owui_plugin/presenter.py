@@ -41,7 +41,9 @@ _NOT_SAVED = (
 
 
 class Presenter:
-    """Shows one run under one message. ``stored`` is the message as it was at the click."""
+    """Shows one run under one message. ``stored`` is the message as it was at the click;
+    ``emitter`` tells the browser and writes nothing itself.
+    """
 
     def __init__(
         self,
@@ -62,18 +64,21 @@ class Presenter:
     def _has_items(self) -> bool:
         return bool(self._stored and self._stored.get("output"))
 
-    async def show_running(self, run_id: str, text: str) -> None:
-        """Put up the provisional text, where it can be replaced later."""
-        if self._has_items:
-            item = text_item(run_id, text)
-            await add_item(self._chat_id, self._message_id, item, self._emitter)
+    async def show_running(
+        self, run_id: str, text: str, status: dict[str, Any]
+    ) -> None:
+        """Put up a status, and the provisional text where it can be replaced later."""
+        item = text_item(run_id, text) if self._has_items else None
+        if self._stored:
+            await self._write(item, "", status)
+        if item:
+            await self._show_items(item)
+        await emit(self._emitter, "status", status)
 
     async def show_preview(self, run_id: str, text: str) -> None:
         """Replace the provisional text in the browser, and nowhere else."""
         if self._has_items:
-            before = (self._stored or {}).get("output")
-            output = put_item(before, text_item(run_id, text))
-            await emit(self._emitter, "chat:completion", {"output": output})
+            await self._show_items(text_item(run_id, text))
 
     async def show_result(
         self,
@@ -90,7 +95,12 @@ class Presenter:
             content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
-        saved = await (self._show_item(item) if item else self._append(text))
+        saved = await self._write(item, "" if item else text, status)
+        if item:
+            await self._show_items(item)
+        else:
+            # For the browser alone: the event that Open WebUI stores would store it twice.
+            await emit(self._emitter, "chat:message:delta", {"content": text})
         await emit(self._emitter, "status", status)
         if saved:
             keep_task(self._write_again_if_lost(run_id, item, status))
@@ -99,24 +109,29 @@ class Presenter:
             await emit(self._emitter, "notification", warning)
         return None
 
-    async def _show_item(self, item: dict[str, Any]) -> bool:
-        if await add_item(
-            self._chat_id, self._message_id, item, self._emitter, self._addresses
-        ):
-            return True
-        output = put_item((self._stored or {}).get("output"), item)
-        await emit(self._emitter, "chat:completion", {"output": output})
-        return False
+    async def _write(
+        self, item: dict[str, Any] | None, more_content: str, status: dict[str, Any]
+    ) -> bool:
+        """All that is new about the message in one write to the database."""
 
-    async def _append(self, text: str) -> bool:
         def change(message: dict[str, Any]) -> None:
-            message["content"] = str(message.get("content") or "") + text
             _forget_empty_error(message)
+            if item:
+                _resolve_links_of(message, self._addresses)
+                put_into_message(message, item)
+            if more_content:
+                message["content"] = str(message.get("content") or "") + more_content
+            _add_status(message, status)
 
         written = await edit_message(self._chat_id, self._message_id, change)
-        # For the browser alone: the event that Open WebUI stores would store it twice.
-        await emit(self._emitter, "chat:message:delta", {"content": text})
+        if written is not None:
+            self._stored = written
         return written is not None
+
+    async def _show_items(self, item: dict[str, Any]) -> None:
+        before = (self._stored or {}).get("output")
+        output = {"output": put_item(before, item)}
+        await emit(self._emitter, "chat:completion", output)
 
     async def _write_again_if_lost(
         self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
@@ -129,7 +144,7 @@ class Presenter:
                 _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
-                message["statusHistory"] = [*message["statusHistory"], status]
+                _add_status(message, status)
 
         waited = 0.0
         for seconds in _LOOKS_AFTER:
@@ -201,6 +216,10 @@ def _is_in_order(
     shown = item is None or has_item(message.get("output"), item)
     error = _is_empty_error(message.get("error"))
     return shown and not error and not _says_running(message, run_id)
+
+
+def _add_status(message: dict[str, Any], status: dict[str, Any]) -> None:
+    message["statusHistory"] = [*(message.get("statusHistory") or []), status]
 
 
 def _says_running(message: dict[str, Any], run_id: str) -> bool:

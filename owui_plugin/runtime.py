@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
@@ -44,7 +44,7 @@ _OUR_FAULT = (
 _runtime_log = logging.getLogger("run_code.runtime")
 _board_lock = threading.Lock()
 
-Told = Callable[[], Awaitable[None]]
+Told = Callable[[], None]
 
 
 class _Runtime:
@@ -111,7 +111,7 @@ class _Runtime:
             return _refused(run_id, refusal).to_plain()
         try:
             if self._admission.would_wait(user):
-                await on_wait()
+                on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
             return await self._run_admitted(
@@ -132,7 +132,7 @@ class _Runtime:
         on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
-            await on_start()
+            on_start()
             work = self._executor.submit(
                 self._run_in_thread, plain_request, cancel, on_event
             )
@@ -236,7 +236,7 @@ def start_run(
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
-    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is called if the
     run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
     A refusal comes as a result, with the sentence in its message.
     """

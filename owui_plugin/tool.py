@@ -139,7 +139,10 @@ class _Call:
     async def run(self, settings: Settings) -> RunResult:
         """Run it; when the person presses Stop, end it and leave what it printed behind."""
         progress = Progress(
-            self._emitter, self._label, self._request.run_id, settings.limits.seconds
+            self._label,
+            self._request.run_id,
+            settings.limits.seconds,
+            lambda status: emit(self._emitter, "status", status),
         )
         ticket = start_run(
             "tool",
@@ -156,6 +159,7 @@ class _Call:
             # In a task of its own, because a person may press Stop twice.
             await asyncio.shield(keep_task(self._stop(ticket, progress, settings)))
             raise
+        await progress.end()
         result = await self._files.keep(result, settings.model_output_kb * 1024)
         await self._show_files(result)
         await emit(self._emitter, "status", progress.ended(result))
@@ -179,6 +183,7 @@ class _Call:
         self, ticket: RunTicket, progress: Progress, settings: Settings
     ) -> None:
         result = await ticket.stop()
+        await progress.end()
         await emit(self._emitter, "status", progress.ended(result))
         shown_bytes = settings.model_output_kb * 1024  # the model will read it
         result = await self._files.keep(result, shown_bytes)

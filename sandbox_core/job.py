@@ -23,6 +23,15 @@ from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
 
 __all__ = ["boot_frame", "job_frames", "may_run_warm"]
 
+# What the first picture makes matplotlib import.
+_DRAWING_MODULES = (
+    "matplotlib.backends.backend_agg",
+    "PIL.BmpImagePlugin",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.PpmImagePlugin",
+    "PIL.PngImagePlugin",
+)
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
@@ -54,9 +63,14 @@ def boot_frame(
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
             "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
-            "preload": list(preload),
+            "preload": _all_modules(preload),
         },
     )
+
+
+def _all_modules(preload: tuple[str, ...]) -> list[str]:
+    more = _DRAWING_MODULES if "matplotlib.pyplot" in preload else ()
+    return [*preload, *more]
 
 
 def _environment(limits: Limits) -> dict[str, str]:

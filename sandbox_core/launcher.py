@@ -26,7 +26,8 @@ Only this differs, and cannot be helped:
   and as one or two calls less before the recursion limit;
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
-  the warning filters they set; garbage collector counts and the process's age are other ones;
+  the warning filters they set; what the garbage collector counts and calls frozen, and the
+  process's age, are other ones;
 * importing is watched: one more call of the import system is seen by a trace function;
 * the value of a last bare expression lives until the program's threads have ended, and the code
   of ``__main__`` has one more constant, which takes that value.
@@ -80,6 +81,8 @@ def preload(names: list[str]) -> None:
             __import__(name)
         except Exception:
             continue
+    # Or the interpreter searches them for garbage at its end, for 0.4 s.
+    __import__("gc").freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(saved[0], 1)
@@ -107,15 +110,12 @@ def receive(descriptor: int) -> dict[str, list[str]]:
 def new_main() -> dict[str, object]:
     """Put a new module in the place of ``__main__`` and return its namespace.
 
-    Before anything is preloaded, because multiprocessing keeps the module that it finds.
+    Before the preload, because multiprocessing keeps the module that it finds; and empty until
+    after it: what is frozen then is no garbage at the end.
     """
     main = type(sys)("__main__")
-    namespace = vars(main)
-    if "__annotations__" in globals():
-        namespace["__annotations__"] = {}
-    namespace["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    return namespace
+    return vars(main)
 
 
 def dress(path: str, arguments: list[str], additions: list[str]) -> None:
@@ -190,8 +190,7 @@ class LastValue:
         self.displays = displays
 
     def __contains__(self, value: object) -> bool:
-        # A coroutine that nobody awaited has to end here and now: its warning names the line
-        # of the program that runs.
+        # A coroutine that nobody awaited has to end here: its warning names the running line.
         if value is not None and not hasattr(type(value), "cr_code"):
             atexit.register(self.write, value)
         return True
@@ -374,9 +373,11 @@ if __name__ == "__main__":
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
     code = load(path, arguments, LastValue(release["value"][0], displays))
-    namespace.update(
-        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
-    )
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    loader = SourceFileLoader("__main__", path)
+    namespace.update(__builtins__=__builtins__, __file__=path)
+    namespace.update(__cached__=None, __loader__=loader)
     report = Report()
     # From here on no function is called that the program's own trace function could see.
     try:

@@ -86,7 +86,17 @@ class Picture:
         self.options = options
         self.path = path
         self.places = places_of(figure)
+        self.parts = parts_of(figure)
         self.look = None
+
+    def file_if_unchanged(self, figure):
+        """The bytes of the file, if the figure has not changed since and a look at its parts
+        can tell (drawing leaves some of them marked as changed); else None."""
+        if self.path is None or self.parts != parts_of(figure):
+            return None
+        if any(part.stale for part in figure.get_children()):
+            return None
+        return read_file(self.path)
 
     def draw_again(self, figure):
         """An automatic layout moves a little with each drawing: leave all where it was."""
@@ -171,6 +181,7 @@ class Figures:
             picture.path = self.folder.add("figure", ending, data, replaced)
             picture.look = hash(data)
             self.shown[figure] = picture
+            figure.stale = False  # whatever changes from now on says so
 
     def draw_as_saved(self, figure, saved):
         """(bytes, Picture) of a figure; the bytes of the file that it was saved as, if that is
@@ -179,8 +190,11 @@ class Figures:
         if saved is None:
             options = new_options(figure)
             return draw(figure, options), Picture(figure, options)
-        data = saved.draw_again(figure)
         picture = Picture(figure, saved.options)
+        data = saved.file_if_unchanged(figure)
+        if data:
+            return data, picture
+        data = saved.draw_again(figure)
         if layout_of(figure) is None or data == read_file(saved.path):
             picture.places = saved.places
             return data, picture
@@ -189,8 +203,10 @@ class Figures:
     def add_open(self):
         """Show what is open when the program has ended."""
         for manager in sorted(self.managers(), key=lambda manager: manager.num):
-            if is_agg(manager.canvas) and has_content(manager.canvas.figure):
-                self.add(manager.canvas.figure)
+            figure = manager.canvas.figure
+            was_shown = figure in self.shown and not figure.stale
+            if is_agg(manager.canvas) and has_content(figure) and not was_shown:
+                self.add(figure)
 
     def note_saving(self, figure, frame):
         """Remember how the figure is being saved as a picture: shown later, it is the same."""
@@ -202,6 +218,9 @@ class Figures:
         ending = values["kwargs"].get("format") or ending or "png"
         if ending in PICTURE_ENDINGS:
             options = dict(values["kwargs"], transparent=values["transparent"])
+            for picture in self.saved.values():
+                if picture.path == path:
+                    picture.path = None  # this one takes its place
             self.saved[figure] = Picture(figure, dict(options, format=ending), path)
 
     def is_starting(self, frame):
@@ -257,6 +276,11 @@ def draw(figure, options):
 
 def places_of(figure):
     return [(axes, axes.get_position(True)) for axes in figure.axes]
+
+
+def parts_of(figure):
+    """What a figure is made of, and its size: of all else each part knows its changes."""
+    return [*figure.get_size_inches(), *map(id, figure.get_children())]
 
 
 def put(places):

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     30596fbd72954066def9ae540c443184c00980ad92a8d01d160769042c67b901
+#     3f1fa1cb8bc20f84a32711a8af0d77c346ed183c4eeb519a546ff91f11c6fc7f
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -1145,8 +1145,11 @@ def plain_content(output: list[Any], otherwise: str) -> str:
     return str(get_output_text(output))
 
 
-async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
-    """An emitter without a request, which writes nothing itself; None where there is none."""
+async def emitter_for(
+    user_id: str, chat_id: str, message_id: str, session_id: str = ""
+) -> Emitter | None:
+    """An emitter that writes nothing itself; None where there is none. ``session_id``: of
+    the browser tab that asked, if one did."""
     if not is_open_webui_here():
         return None
     try:
@@ -1156,7 +1159,7 @@ async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | 
             "user_id": user_id,
             "chat_id": chat_id,
             "message_id": message_id,
-            "session_id": "",
+            "session_id": session_id,
         }
         emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
     except Exception:
@@ -4576,7 +4579,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+30596fbd7295"
+BUILD_ID = "0.1.0+3f1fa1cb8bc2"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5990,7 +5993,17 @@ class Picture:
         self.options = options
         self.path = path
         self.places = places_of(figure)
+        self.parts = parts_of(figure)
         self.look = None
+
+    def file_if_unchanged(self, figure):
+        """The bytes of the file, if the figure has not changed since and a look at its parts
+        can tell (drawing leaves some of them marked as changed); else None."""
+        if self.path is None or self.parts != parts_of(figure):
+            return None
+        if any(part.stale for part in figure.get_children()):
+            return None
+        return read_file(self.path)
 
     def draw_again(self, figure):
         """An automatic layout moves a little with each drawing: leave all where it was."""
@@ -6075,6 +6088,7 @@ class Figures:
             picture.path = self.folder.add("figure", ending, data, replaced)
             picture.look = hash(data)
             self.shown[figure] = picture
+            figure.stale = False  # whatever changes from now on says so
 
     def draw_as_saved(self, figure, saved):
         """(bytes, Picture) of a figure; the bytes of the file that it was saved as, if that is
@@ -6083,8 +6097,11 @@ class Figures:
         if saved is None:
             options = new_options(figure)
             return draw(figure, options), Picture(figure, options)
-        data = saved.draw_again(figure)
         picture = Picture(figure, saved.options)
+        data = saved.file_if_unchanged(figure)
+        if data:
+            return data, picture
+        data = saved.draw_again(figure)
         if layout_of(figure) is None or data == read_file(saved.path):
             picture.places = saved.places
             return data, picture
@@ -6093,8 +6110,10 @@ class Figures:
     def add_open(self):
         """Show what is open when the program has ended."""
         for manager in sorted(self.managers(), key=lambda manager: manager.num):
-            if is_agg(manager.canvas) and has_content(manager.canvas.figure):
-                self.add(manager.canvas.figure)
+            figure = manager.canvas.figure
+            was_shown = figure in self.shown and not figure.stale
+            if is_agg(manager.canvas) and has_content(figure) and not was_shown:
+                self.add(figure)
 
     def note_saving(self, figure, frame):
         """Remember how the figure is being saved as a picture: shown later, it is the same."""
@@ -6106,6 +6125,9 @@ class Figures:
         ending = values["kwargs"].get("format") or ending or "png"
         if ending in PICTURE_ENDINGS:
             options = dict(values["kwargs"], transparent=values["transparent"])
+            for picture in self.saved.values():
+                if picture.path == path:
+                    picture.path = None  # this one takes its place
             self.saved[figure] = Picture(figure, dict(options, format=ending), path)
 
     def is_starting(self, frame):
@@ -6163,6 +6185,11 @@ def places_of(figure):
     return [(axes, axes.get_position(True)) for axes in figure.axes]
 
 
+def parts_of(figure):
+    """What a figure is made of, and its size: of all else each part knows its changes."""
+    return [*figure.get_size_inches(), *map(id, figure.get_children())]
+
+
 def put(places):
     for axes, place in places:
         axes._set_position(place)  # set_position would take it out of the layout
@@ -6208,7 +6235,8 @@ Only this differs, and cannot be helped:
   and as one or two calls less before the recursion limit;
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
-  the warning filters they set; garbage collector counts and the process's age are other ones;
+  the warning filters they set; what the garbage collector counts and calls frozen, and the
+  process's age, are other ones;
 * importing is watched: one more call of the import system is seen by a trace function;
 * the value of a last bare expression lives until the program's threads have ended, and the code
   of ``__main__`` has one more constant, which takes that value.
@@ -6262,6 +6290,8 @@ def preload(names: list[str]) -> None:
             __import__(name)
         except Exception:
             continue
+    # Or the interpreter searches them for garbage at its end, for 0.4 s.
+    __import__("gc").freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(saved[0], 1)
@@ -6289,15 +6319,12 @@ def receive(descriptor: int) -> dict[str, list[str]]:
 def new_main() -> dict[str, object]:
     """Put a new module in the place of ``__main__`` and return its namespace.
 
-    Before anything is preloaded, because multiprocessing keeps the module that it finds.
+    Before the preload, because multiprocessing keeps the module that it finds; and empty until
+    after it: what is frozen then is no garbage at the end.
     """
     main = type(sys)("__main__")
-    namespace = vars(main)
-    if "__annotations__" in globals():
-        namespace["__annotations__"] = {}
-    namespace["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    return namespace
+    return vars(main)
 
 
 def dress(path: str, arguments: list[str], additions: list[str]) -> None:
@@ -6372,8 +6399,7 @@ class LastValue:
         self.displays = displays
 
     def __contains__(self, value: object) -> bool:
-        # A coroutine that nobody awaited has to end here and now: its warning names the line
-        # of the program that runs.
+        # A coroutine that nobody awaited has to end here: its warning names the running line.
         if value is not None and not hasattr(type(value), "cr_code"):
             atexit.register(self.write, value)
         return True
@@ -6556,9 +6582,11 @@ if __name__ == "__main__":
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
     code = load(path, arguments, LastValue(release["value"][0], displays))
-    namespace.update(
-        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
-    )
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    loader = SourceFileLoader("__main__", path)
+    namespace.update(__builtins__=__builtins__, __file__=path)
+    namespace.update(__cached__=None, __loader__=loader)
     report = Report()
     # From here on no function is called that the program's own trace function could see.
     try:
@@ -7240,6 +7268,15 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 """What the guest is told: the boot frame, and the frames of one job."""
 
 
+# What the first picture makes matplotlib import.
+_DRAWING_MODULES = (
+    "matplotlib.backends.backend_agg",
+    "PIL.BmpImagePlugin",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.PpmImagePlugin",
+    "PIL.PngImagePlugin",
+)
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
@@ -7271,9 +7308,14 @@ def boot_frame(
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
             "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
-            "preload": list(preload),
+            "preload": _all_modules(preload),
         },
     )
+
+
+def _all_modules(preload: tuple[str, ...]) -> list[str]:
+    more = _DRAWING_MODULES if "matplotlib.pyplot" in preload else ()
+    return [*preload, *more]
 
 
 def _environment(limits: Limits) -> dict[str, str]:
@@ -9901,7 +9943,7 @@ _OUR_FAULT = (
 _runtime_log = logging.getLogger("run_code.runtime")
 _board_lock = threading.Lock()
 
-Told = Callable[[], Awaitable[None]]
+Told = Callable[[], None]
 
 
 class _Runtime:
@@ -9968,7 +10010,7 @@ class _Runtime:
             return _refused(run_id, refusal).to_plain()
         try:
             if self._admission.would_wait(user):
-                await on_wait()
+                on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
             return await self._run_admitted(
@@ -9989,7 +10031,7 @@ class _Runtime:
         on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
-            await on_start()
+            on_start()
             work = self._executor.submit(
                 self._run_in_thread, plain_request, cancel, on_event
             )
@@ -10093,7 +10135,7 @@ def start_run(
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
-    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is called if the
     run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
     A refusal comes as a result, with the sentence in its message.
     """
@@ -10244,7 +10286,9 @@ _NOT_SAVED = (
 
 
 class Presenter:
-    """Shows one run under one message. ``stored`` is the message as it was at the click."""
+    """Shows one run under one message. ``stored`` is the message as it was at the click;
+    ``emitter`` tells the browser and writes nothing itself.
+    """
 
     def __init__(
         self,
@@ -10265,18 +10309,21 @@ class Presenter:
     def _has_items(self) -> bool:
         return bool(self._stored and self._stored.get("output"))
 
-    async def show_running(self, run_id: str, text: str) -> None:
-        """Put up the provisional text, where it can be replaced later."""
-        if self._has_items:
-            item = text_item(run_id, text)
-            await add_item(self._chat_id, self._message_id, item, self._emitter)
+    async def show_running(
+        self, run_id: str, text: str, status: dict[str, Any]
+    ) -> None:
+        """Put up a status, and the provisional text where it can be replaced later."""
+        item = text_item(run_id, text) if self._has_items else None
+        if self._stored:
+            await self._write(item, "", status)
+        if item:
+            await self._show_items(item)
+        await emit(self._emitter, "status", status)
 
     async def show_preview(self, run_id: str, text: str) -> None:
         """Replace the provisional text in the browser, and nowhere else."""
         if self._has_items:
-            before = (self._stored or {}).get("output")
-            output = put_item(before, text_item(run_id, text))
-            await emit(self._emitter, "chat:completion", {"output": output})
+            await self._show_items(text_item(run_id, text))
 
     async def show_result(
         self,
@@ -10293,7 +10340,12 @@ class Presenter:
             content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
-        saved = await (self._show_item(item) if item else self._append(text))
+        saved = await self._write(item, "" if item else text, status)
+        if item:
+            await self._show_items(item)
+        else:
+            # For the browser alone: the event that Open WebUI stores would store it twice.
+            await emit(self._emitter, "chat:message:delta", {"content": text})
         await emit(self._emitter, "status", status)
         if saved:
             keep_task(self._write_again_if_lost(run_id, item, status))
@@ -10302,24 +10354,29 @@ class Presenter:
             await emit(self._emitter, "notification", warning)
         return None
 
-    async def _show_item(self, item: dict[str, Any]) -> bool:
-        if await add_item(
-            self._chat_id, self._message_id, item, self._emitter, self._addresses
-        ):
-            return True
-        output = put_item((self._stored or {}).get("output"), item)
-        await emit(self._emitter, "chat:completion", {"output": output})
-        return False
+    async def _write(
+        self, item: dict[str, Any] | None, more_content: str, status: dict[str, Any]
+    ) -> bool:
+        """All that is new about the message in one write to the database."""
 
-    async def _append(self, text: str) -> bool:
         def change(message: dict[str, Any]) -> None:
-            message["content"] = str(message.get("content") or "") + text
             _forget_empty_error(message)
+            if item:
+                _resolve_links_of(message, self._addresses)
+                put_into_message(message, item)
+            if more_content:
+                message["content"] = str(message.get("content") or "") + more_content
+            _add_status(message, status)
 
         written = await edit_message(self._chat_id, self._message_id, change)
-        # For the browser alone: the event that Open WebUI stores would store it twice.
-        await emit(self._emitter, "chat:message:delta", {"content": text})
+        if written is not None:
+            self._stored = written
         return written is not None
+
+    async def _show_items(self, item: dict[str, Any]) -> None:
+        before = (self._stored or {}).get("output")
+        output = {"output": put_item(before, item)}
+        await emit(self._emitter, "chat:completion", output)
 
     async def _write_again_if_lost(
         self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
@@ -10332,7 +10389,7 @@ class Presenter:
                 _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
-                message["statusHistory"] = [*message["statusHistory"], status]
+                _add_status(message, status)
 
         waited = 0.0
         for seconds in _LOOKS_AFTER:
@@ -10404,6 +10461,10 @@ def _is_in_order(
     shown = item is None or has_item(message.get("output"), item)
     error = _is_empty_error(message.get("error"))
     return shown and not error and not _says_running(message, run_id)
+
+
+def _add_status(message: dict[str, Any], status: dict[str, Any]) -> None:
+    message["statusHistory"] = [*(message.get("statusHistory") or []), status]
 
 
 def _says_running(message: dict[str, Any], run_id: str) -> bool:
@@ -10693,8 +10754,9 @@ def run_plugin_file(plugin: str) -> int:
 
 """What a person sees of a run while it lasts: the grey line above the answer.
 
-Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
-running, ended. The first two carry our mark, by which a restart finds them again.
+Each line is a write to Open WebUI's database, so there are at most three of them: waiting,
+running, ended. The first two carry our mark, by which a restart finds them again. No run waits
+until they are written, and one that is over at once has the last one only.
 """
 
 
@@ -10702,27 +10764,44 @@ running, ended. The first two carry our mark, by which a restart finds them agai
 # transfers and clean-up; in the queue, other people's runs too.
 _RUN_SECONDS = 120
 _QUEUE_SECONDS = 600
+# A run that is over within this time is over before anybody could read that it runs.
+_QUIET_SECONDS = 0.15
 
 
 class Progress:
-    """Tells the states of one run. ``label`` names what runs, as ``Python``;
-    ``limit_seconds`` is its time limit."""
+    """Tells the states of one run, beside it. ``label`` names what runs, as ``Python``;
+    ``limit_seconds`` is its time limit; ``show`` is awaited with each status line.
+    """
 
     def __init__(
-        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
+        self,
+        label: str,
+        run_id: str,
+        limit_seconds: float,
+        show: Callable[[dict[str, Any]], Awaitable[None]],
     ) -> None:
-        self._emitter = emitter
         self._label = label
         self._run_id = run_id
         self._limit_seconds = limit_seconds
+        self._show = show
+        self._untold: dict[str, Any] | None = None
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+        self._teller = keep_task(self._tell())
 
-    async def waiting(self) -> None:
+    def waiting(self) -> None:
         """The run has to wait for others."""
-        await self._tell("Waiting for a free sandbox…", _QUEUE_SECONDS)
+        self._say("Waiting for a free sandbox…", _QUEUE_SECONDS)
 
-    async def running(self) -> None:
+    def running(self) -> None:
         """The run is about to begin."""
-        await self._tell(f"Running {self._label}…", _RUN_SECONDS)
+        self._say(f"Running {self._label}…", _RUN_SECONDS)
+
+    async def end(self) -> None:
+        """Nothing is told from now on; what is being told has been told on return."""
+        self._over.set()
+        self._changed.set()
+        await asyncio.wait({self._teller})
 
     def ended(self, result: RunResult) -> dict[str, Any]:
         """The last status of the run, for whoever shows its result."""
@@ -10732,11 +10811,28 @@ class Progress:
         first, point, _ = result.message.partition(". ")
         return ended_status(first + point.strip())
 
-    async def _tell(self, text: str, overtime: float) -> None:
+    def _say(self, text: str, overtime: float) -> None:
         expires_at = time.time() + self._limit_seconds + overtime
         mark = running_mark(self._run_id, current_owner(), expires_at)
-        status = {"description": text, "done": False, MARK: mark}
-        await emit(self._emitter, "status", status)
+        self._untold = {"description": text, "done": False, MARK: mark}
+        self._changed.set()
+
+    async def _tell(self) -> None:
+        await _set_within(self._over, _QUIET_SECONDS)
+        while not self._over.is_set():
+            await self._changed.wait()
+            self._changed.clear()
+            status, self._untold = self._untold, None
+            if status is not None and not self._over.is_set():
+                await self._show(status)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, but not longer than this."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
 
 
 def ended_status(text: str) -> dict[str, Any]:
@@ -11759,7 +11855,10 @@ class _Call:
     async def run(self, settings: Settings) -> RunResult:
         """Run it; when the person presses Stop, end it and leave what it printed behind."""
         progress = Progress(
-            self._emitter, self._label, self._request.run_id, settings.limits.seconds
+            self._label,
+            self._request.run_id,
+            settings.limits.seconds,
+            lambda status: emit(self._emitter, "status", status),
         )
         ticket = start_run(
             "tool",
@@ -11776,6 +11875,7 @@ class _Call:
             # In a task of its own, because a person may press Stop twice.
             await asyncio.shield(keep_task(self._stop(ticket, progress, settings)))
             raise
+        await progress.end()
         result = await self._files.keep(result, settings.model_output_kb * 1024)
         await self._show_files(result)
         await emit(self._emitter, "status", progress.ended(result))
@@ -11799,6 +11899,7 @@ class _Call:
         self, ticket: RunTicket, progress: Progress, settings: Settings
     ) -> None:
         result = await ticket.stop()
+        await progress.end()
         await emit(self._emitter, "status", progress.ended(result))
         shown_bytes = settings.model_output_kb * 1024  # the model will read it
         result = await self._files.keep(result, shown_bytes)

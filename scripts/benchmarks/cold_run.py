@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.measurement import Measurement, at_most, ratio_of
 from scripts.benchmarks.subject import BenchmarkError, Subject, docker, run_python
 
 __all__ = ["measure_cold_run"]
@@ -24,16 +24,24 @@ def measure_cold_run(subject: Subject, rounds: int) -> Iterator[Measurement]:
                 dockers.append(pair[1])
     finally:
         runner.close()
-    cold = Measurement("cold run, from the request to the result", "ms", tuple(ours))
+    cold = Measurement(
+        "cold_print_ms", "cold run, from the request to the result", "ms", tuple(ours)
+    )
     plain = Measurement(
+        "docker_run_runsc_ms",
         f"`docker run --rm --runtime={subject.runtime}` of the same",
         "ms",
         tuple(dockers),
     )
     yield cold
     yield plain
-    ratio = cold.median / plain.median
-    yield Measurement("cold run / `docker run`", "", (ratio,), _MOST_TIMES_DOCKER)
+    yield ratio_of(
+        "cold_print_vs_docker_run_runsc_ratio",
+        "cold run / `docker run`",
+        cold,
+        plain,
+        at_most(_MOST_TIMES_DOCKER),
+    )
 
 
 def _our_run(runner) -> float:

@@ -33,5 +33,9 @@ def measure_collection(subject: Subject, rounds: int) -> Iterator[Measurement]:
     finally:
         runner.close()
     name = "from the program's end to the result"
-    yield Measurement(f"{name}, no file", "ms", tuple(times[_NO_FILE]))
-    yield Measurement(f"{name}, one file of 1 MiB", "ms", tuple(times[_ONE_FILE]))
+    yield Measurement(
+        "collect_nothing_ms", f"{name}, no file", "ms", tuple(times[_NO_FILE])
+    )
+    yield Measurement(
+        "collect_1mib_ms", f"{name}, one file of 1 MiB", "ms", tuple(times[_ONE_FILE])
+    )

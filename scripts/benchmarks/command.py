@@ -8,36 +8,52 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from scripts.benchmarks.click import measure_click
 from scripts.benchmarks.cold_run import measure_cold_run
 from scripts.benchmarks.collection import measure_collection
+from scripts.benchmarks.comparison import measure_comparison
 from scripts.benchmarks.embedded_run import measure_embedded_run
 from scripts.benchmarks.files import measure_files
+from scripts.benchmarks.idle import measure_idle
 from scripts.benchmarks.load import measure_load
 from scripts.benchmarks.measurement import Measurement, table_of
 from scripts.benchmarks.output_flood import measure_output_flood
 from scripts.benchmarks.overhead import measure_overhead
+from scripts.benchmarks.plot import draw_comparison
+from scripts.benchmarks.processor import measure_processor
 from scripts.benchmarks.subject import BenchmarkError, Subject
+from scripts.benchmarks.throughput import measure_throughput
+from scripts.benchmarks.warm_run import measure_warm_run
 
 __all__ = ["main"]
 
 _BENCHMARKS = {
+    "warm": measure_warm_run,
     "cold": measure_cold_run,
     "embedded": measure_embedded_run,
-    "flood": measure_output_flood,
+    "compare": measure_comparison,
+    "throughput": measure_throughput,
+    "idle": measure_idle,
+    "cpu": measure_processor,
     "collect": measure_collection,
     "files": measure_files,
     "service": measure_overhead,
     "load": measure_load,
+    "flood": measure_output_flood,
+    "click": measure_click,
 }
-_ROUNDS, _QUICK_ROUNDS = 20, 5
+# What is left out of a quick look takes long whatever the rounds.
+_QUICK = ("warm", "cold", "compare", "throughput", "idle", "cpu")
+_ROUNDS, _QUICK_ROUNDS = 20, 3
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+_PICTURE = _DOCUMENT.with_name("images") / "performance.svg"
 _REGION = re.compile(r"(<!-- measured -->\n).*(?=<!-- end measured -->)", re.DOTALL)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run it; 1 when a bound was missed, 2 when something does not work."""
     options = _options(argv)
-    subject = Subject(options.image, options.runtime)
+    subject = Subject(options.image, options.runtime, options.others)
     rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
     measured: list[Measurement] = []
     try:
@@ -45,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(
             "\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True
         )
-        for name in options.only or _BENCHMARKS:
+        for name in options.only or (_QUICK if options.quick else _BENCHMARKS):
             for one in _BENCHMARKS[name](subject, rounds):
                 print(one.line(), flush=True)
                 measured.append(one)
@@ -54,10 +70,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if options.json:
         records = [one.to_plain() for one in measured]
-        text = json.dumps({"machine": facts, "measurements": records}, indent=2)
+        figures = {
+            name: value for one in measured for name, value in one.figures.items()
+        }
+        whole = {"machine": facts, "figures": figures, "measurements": records}
+        text = json.dumps(whole, indent=2)
         Path(options.json).write_text(text + "\n", "utf-8")
     if options.write_docs:
         _write_document(facts, measured)
+        picture = draw_comparison(subject, measured)
+        if picture is not None:
+            _PICTURE.write_bytes(picture)
     return 0 if all(one.holds for one in measured) else 1
 
 
@@ -69,16 +92,24 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", choices=list(_BENCHMARKS), metavar="NAME", help=names
     )
-    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument(
+        "--quick", action="store_true", help="the main figures in 90 seconds"
+    )
     parser.add_argument("--json", metavar="FILE", help="write all values there too")
     parser.add_argument(
         "--write-docs",
         action="store_true",
-        help="put the table into docs/performance.md",
+        help="put table and picture into docs/performance.md",
     )
     image = os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
     parser.add_argument(
         "--image", default=image, help="the sandbox image (%(default)s)"
+    )
+    parser.add_argument(
+        "--others",
+        default="",
+        metavar="PYTHON",
+        help="interpreter with requirements-bench.txt, to compare with other projects",
     )
     parser.add_argument(
         "--runtime", default="runsc", help="Docker's name for gVisor (%(default)s)"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from sandbox_core.engines.runsc import RunscEngine
 from sandbox_core.runner import LocalRunner
-from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.measurement import Measurement, at_most, ratio_of
 from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
 
 __all__ = ["measure_embedded_run"]
@@ -33,9 +33,21 @@ def measure_embedded_run(subject: Subject, rounds: int) -> Iterator[Measurement]
     finally:
         for runner in times:
             runner.close()
-    docker = Measurement("cold run over Docker", "ms", tuple(times[over_docker]))
-    ours = Measurement("cold run, embedded engine", "ms", tuple(times[embedded]))
+    docker = Measurement(
+        "embedded_docker_cold_ms",
+        "cold run over Docker",
+        "ms",
+        tuple(times[over_docker]),
+    )
+    ours = Measurement(
+        "embedded_cold_ms", "cold run, embedded engine", "ms", tuple(times[embedded])
+    )
     yield docker
     yield ours
-    ratio = ours.median / docker.median
-    yield Measurement("embedded / Docker", "", (ratio,), _MOST_OF_DOCKER)
+    yield ratio_of(
+        "embedded_vs_docker_ratio",
+        "embedded / Docker",
+        ours,
+        docker,
+        at_most(_MOST_OF_DOCKER),
+    )

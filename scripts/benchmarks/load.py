@@ -7,7 +7,7 @@ from statistics import quantiles
 
 import httpx
 
-from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.measurement import Measurement, at_most
 from scripts.benchmarks.service import ServiceUnderTest, running_service
 from scripts.benchmarks.subject import BenchmarkError, Subject
 
@@ -69,17 +69,29 @@ async def _serve_everybody(service: ServiceUnderTest) -> list[Measurement]:
     waits = quantiles(others, n=100)
     return [
         Measurement(
+            "load_200_users_runs_per_second",
             "200 users call at once: runs a second",
             "1/s",
             ((_USERS - 1 + _CROWD) / total,),
         ),
-        Measurement("200 users call at once: p50 until the result", "s", (waits[49],)),
-        Measurement("200 users call at once: p95 until the result", "s", (waits[94],)),
         Measurement(
+            "load_200_users_p50_s",
+            "200 users call at once: p50 until the result",
+            "s",
+            (waits[49],),
+        ),
+        Measurement(
+            "load_200_users_p95_s",
+            "200 users call at once: p95 until the result",
+            "s",
+            (waits[94],),
+        ),
+        Measurement(
+            "load_share_of_one_user_percent",
             "of these runs, those of one user with 40 waiting",
             "%",
             (share,),
-            _MOST_CROWD_PERCENT,
+            (at_most(_MOST_CROWD_PERCENT),),
         ),
     ]
 
@@ -110,7 +122,8 @@ async def _fill_the_queue(service: ServiceUnderTest) -> Measurement:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     name = "memory of the service for 1,000 requests that wait"
-    return Measurement(name, "MB", (growth,), _MOST_QUEUE_MB)
+    bounds = (at_most(_MOST_QUEUE_MB),)
+    return Measurement("load_1000_waiting_memory_mb", name, "MB", (growth,), bounds)
 
 
 async def _waiting(service: ServiceUnderTest) -> float:
@@ -141,8 +154,10 @@ def _told_by_the_loop(service: ServiceUnderTest) -> Iterator[Measurement]:
     asked = numbers[f"{_LATE}_count"]
     in_time = numbers[f'{_LATE}_bucket{{le="{_MOST_LATE}"}}']
     name = "its event loop meanwhile: times that it was over 100 ms late"
-    yield Measurement(name, "", (asked - in_time,), 0)
+    late = asked - in_time
+    yield Measurement("load_loop_late_count", name, "", (late,), (at_most(0),))
     yield Measurement(
+        "load_loop_late_mean_ms",
         "its event loop meanwhile: late on average",
         "ms",
         (1000 * numbers[f"{_LATE}_sum"] / asked,),

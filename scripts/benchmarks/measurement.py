@@ -2,20 +2,46 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
-__all__ = ["Measurement", "table_of"]
+__all__ = ["Bound", "Measurement", "at_least", "at_most", "ratio_of", "table_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a statistic (``p50`` or ``p95``) of a measurement must keep."""
+
+    limit: float
+    is_least: bool
+    statistic: str
+
+    def keeps(self, value: float) -> bool:
+        """Whether this value of the statistic is within the bound."""
+        return value >= self.limit if self.is_least else value <= self.limit
+
+
+def at_most(limit: float, statistic: str = "p50") -> Bound:
+    """An upper bound."""
+    return Bound(limit, False, statistic)
+
+
+def at_least(limit: float, statistic: str = "p50") -> Bound:
+    """A lower bound."""
+    return Bound(limit, True, statistic)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """All values of one quantity. ``at_most`` is the bound that its median must keep."""
+    """All values of one quantity. ``key`` is its name in a JSON file, ``name`` the one for
+    people; ``unit`` may be empty.
+    """
 
+    key: str
     name: str
     unit: str
     values: tuple[float, ...]
-    at_most: float | None = None
+    bounds: tuple[Bound, ...] = ()
 
     @property
     def median(self) -> float:
@@ -23,9 +49,27 @@ class Measurement:
         return median(self.values)
 
     @property
+    def p95(self) -> float:
+        """The value that 95 of 100 runs keep, interpolated between the nearest two."""
+        return self._percentile(95)
+
+    @property
     def holds(self) -> bool:
-        """Whether the median keeps the bound, if there is one."""
-        return self.at_most is None or self.median <= self.at_most
+        """Whether all bounds are kept."""
+        return all(bound.keeps(self._statistic(bound)) for bound in self.bounds)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The single numbers by name: ``KEY`` of one value, else ``KEY_p50``, ``KEY_p95`` and
+        ``KEY_p99``."""
+        if len(self.values) == 1:
+            return {self.key: self.values[0]}
+        p99 = self._percentile(99)
+        return {
+            f"{self.key}_p50": self.median,
+            f"{self.key}_p95": self.p95,
+            f"{self.key}_p99": p99,
+        }
 
     @property
     def spread(self) -> str:
@@ -36,21 +80,42 @@ class Measurement:
 
     @property
     def bound(self) -> str:
-        """The bound in words, and whether it is kept; empty when there is none."""
-        if self.at_most is None:
-            return ""
-        verdict = "kept" if self.holds else "MISSED"
-        return f"≤ {self.at_most:g} {self.unit}".rstrip() + f": {verdict}"
+        """The bounds in words, and whether they are kept; empty when there is none."""
+        return "; ".join(self._bound_in_words(bound) for bound in self.bounds)
 
     def line(self) -> str:
         """One line for a terminal."""
-        shown = f"{self.name:<58} {_shown(self.median):>8} {self.unit:<5}"
+        shown = f"{self.name:<62} {_shown(self.median):>8} {self.unit:<5}"
         more = (f"[{self.spread}]" if self.spread else "", self.bound)
         return " ".join((shown, *filter(None, more))).rstrip()
 
     def to_plain(self) -> dict[str, Any]:
         """The record of a JSON file."""
         return {**asdict(self), "median": self.median, "holds": self.holds}
+
+    def _percentile(self, percent: int) -> float:
+        if len(self.values) == 1:
+            return self.values[0]
+        return quantiles(self.values, n=100, method="inclusive")[percent - 1]
+
+    def _statistic(self, bound: Bound) -> float:
+        return self.p95 if bound.statistic == "p95" else self.median
+
+    def _bound_in_words(self, bound: Bound) -> str:
+        value = self._statistic(bound)
+        sign = "≥" if bound.is_least else "≤"
+        limit = f"{sign} {bound.limit:g} {self.unit}".rstrip()
+        verdict = "kept" if bound.keeps(value) else "MISSED"
+        if bound.statistic == "p50":
+            return f"{limit}: {verdict}"
+        return f"{bound.statistic} {limit}: {verdict} ({_shown(value)})"
+
+
+def ratio_of(
+    key: str, name: str, over: Measurement, under: Measurement, *bounds: Bound
+) -> Measurement:
+    """The ratio of two medians of one run."""
+    return Measurement(key, name, "", (over.median / under.median,), bounds)
 
 
 def table_of(measurements: Iterable[Measurement]) -> str:
@@ -63,4 +128,4 @@ def table_of(measurements: Iterable[Measurement]) -> str:
 
 
 def _shown(value: float) -> str:
-    return f"{value:.2f}" if abs(value) < 10 else f"{value:.0f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:,.0f}".replace(",", " ")

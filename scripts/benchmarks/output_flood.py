@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sandbox_core.limits import Limits
 from sandbox_core.models import RunEvent
-from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.measurement import Measurement, at_most
 from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
 
 __all__ = ["measure_output_flood"]
@@ -33,8 +33,10 @@ def measure_output_flood(subject: Subject, rounds: int) -> Iterator[Measurement]
         growths.append(growth)
         seconds.append(took)
     name = "memory of the host process while a program prints 1 GB"
-    yield Measurement(name, "MB", tuple(growths), _MOST_MB)
-    yield Measurement("time of that run", "s", tuple(seconds))
+    yield Measurement(
+        "flood_memory_mb", name, "MB", tuple(growths), (at_most(_MOST_MB),)
+    )
+    yield Measurement("flood_seconds", "time of that run", "s", tuple(seconds))
 
 
 def _flood(subject: Subject) -> tuple[float, float]:

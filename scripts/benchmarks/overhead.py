@@ -11,7 +11,7 @@ from sandbox_core.outcome import Outcome
 from sandbox_core.pool import PoolSettings
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
-from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.measurement import Measurement, at_most
 from scripts.benchmarks.service import ServiceUnderTest, running_service
 from scripts.benchmarks.subject import BenchmarkError, Subject
 
@@ -69,10 +69,18 @@ def _compare(
             else:
                 through.append(taken)
                 added.append(taken - float(result.evidence["service_ms"]))
-    yield Measurement(f"{kind} run, directly", "ms", tuple(straight))
-    yield Measurement(f"{kind} run, through codebox", "ms", tuple(through))
+    yield Measurement(
+        f"service_direct_{kind}_ms", f"{kind} run, directly", "ms", tuple(straight)
+    )
+    yield Measurement(
+        f"service_through_{kind}_ms",
+        f"{kind} run, through codebox",
+        "ms",
+        tuple(through),
+    )
     name = f"{kind} run: added by codebox to the run inside it"
-    yield Measurement(name, "ms", tuple(added), _MOST_MS)
+    bounds = (at_most(_MOST_MS),)
+    yield Measurement(f"service_overhead_{kind}_ms", name, "ms", tuple(added), bounds)
 
 
 def _run(runner: Runner) -> RunResult:

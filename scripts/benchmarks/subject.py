@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.limits import Limits
 from sandbox_core.models import OnEvent, RunRequest, RunResult, Step
 from sandbox_core.outcome import Outcome
+from sandbox_core.pool import PoolSettings
 from sandbox_core.runner import LocalRunner
 
 __all__ = ["BenchmarkError", "Subject", "docker", "run_python"]
@@ -24,15 +26,27 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An image and a runtime of the Docker Engine that DOCKER_HOST names."""
+    """An image and a runtime of the Docker Engine that DOCKER_HOST names, and the interpreter
+    of other projects to compare with, if there is one."""
 
     image: str
     runtime: str
+    others_python: str = ""
 
-    def runner(self, engine: DockerEngine | None = None) -> LocalRunner:
-        """A runner as the plugins have it, or over an engine that watches more closely."""
+    def runner(
+        self, engine: DockerEngine | None = None, is_warm: bool = False
+    ) -> LocalRunner:
+        """A runner as the plugins have it, with or without a pool, or over an engine that
+        watches more closely."""
         engine = engine or DockerEngine(image=self.image, runtime=self.runtime)
-        return LocalRunner(engine, self.image, self.runtime)
+        pool = PoolSettings() if is_warm else None
+        return LocalRunner(engine, self.image, self.runtime, pool=pool)
+
+    def runsc(self) -> str:
+        """Path of gVisor's binary, if the engine is on this host; else empty."""
+        info = json.loads(docker("info", "--format", "{{json .Runtimes}}"))
+        path = str(info.get(self.runtime, {}).get("path", ""))
+        return path if shutil.which(path) else ""
 
     def facts(self) -> dict[str, str]:
         """What the numbers depend on, by name. Raises BenchmarkError without an engine."""

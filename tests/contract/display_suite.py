@@ -10,6 +10,15 @@ import matplotlib.pyplot as plt
 plt.plot([1, 2, 3]); plt.title("温度 °C 🧪"); plt.show()
 plt.figure(); plt.bar(["a", "b"], [3, 4]); plt.savefig("bars.png"); plt.show()
 """
+SAVED_AND_LEFT_OPEN = """
+import os
+import matplotlib.pyplot as plt
+plt.figure(); plt.plot([1, 2]); plt.savefig("same.png")
+plt.figure(); plt.plot([1, 3]); plt.savefig("changed.png"); plt.title("later")
+plt.figure(); plt.plot([1, 4]); plt.savefig("removed.png"); os.remove("removed.png")
+plt.figure(); plt.plot([1, 5]); plt.savefig("taken.png")
+plt.figure(); plt.plot([1, 6]); plt.savefig("taken.png")
+"""
 CHART = """
 class Chart:
     def _repr_html_(self):
@@ -88,6 +97,14 @@ plt.show()
             ("figure-1.png", "image/png"),
             ("figure-2.png", "image/png"),
         ]
+
+    def test_a_figure_left_open_is_shown_unless_its_file_shows_it(self, runner):
+        result = run(runner, SAVED_AND_LEFT_OPEN)
+        assert result.outcome is Outcome.OK, describe(result)
+        assert sorted(contents(result)) == ["changed.png", "same.png", "taken.png"]
+        assert len(shown(result)) == 3, describe(result)
+        pictures = {display.content.read() for display in result.displays}
+        assert not pictures & set(contents(result).values())
 
     def test_an_image_shown_twice_is_one_picture(self, runner):
         code = "from PIL import Image\ni = Image.new('L', (9, 9))\ni.show()\ni"

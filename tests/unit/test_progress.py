@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from owui_plugin import progress as progress_module
 from owui_plugin.output_items import MARK, unfinished_mark
 from owui_plugin.progress import Progress, ended_status
 from sandbox_core.leases import current_owner
@@ -12,25 +13,32 @@ from sandbox_core.models import RunResult
 from sandbox_core.outcome import Outcome
 
 
-def told(*states):
-    """The statuses that these methods of a Progress tell."""
-    events = []
+async def nothing(status):
+    """Shows nothing."""
+
+
+def told(*states, pause=0.02, quiet=0.0, monkeypatch):
+    """The statuses that are shown when a run goes through these states, ``pause`` seconds
+    each."""
+    shown = []
+    monkeypatch.setattr(progress_module, "_QUIET_SECONDS", quiet)
+
+    async def show(status):
+        shown.append(status)
 
     async def tell_all():
-        progress = Progress(emit, "Python", "r1", 30)
+        progress = Progress("Python", "r1", 30, show)
         for state in states:
-            await getattr(progress, state)()
-
-    async def emit(event):
-        events.append(event)
+            getattr(progress, state)()
+            await asyncio.sleep(pause)
+        await progress.end()
 
     asyncio.run(tell_all())
-    assert all(event["type"] == "status" for event in events)
-    return [event["data"] for event in events]
+    return shown
 
 
-def test_what_is_under_way_carries_a_mark_of_this_process():
-    waiting, running = told("waiting", "running")
+def test_what_is_under_way_carries_a_mark_of_this_process(monkeypatch):
+    waiting, running = told("waiting", "running", monkeypatch=monkeypatch)
     assert waiting["description"] == "Waiting for a free sandbox…"
     assert running["description"] == "Running Python…"
     for status in (waiting, running):
@@ -61,15 +69,71 @@ def test_what_is_under_way_carries_a_mark_of_this_process():
     ],
 )
 def test_the_end_is_one_short_sentence(result, text):
-    status = Progress(None, "Python", "r1", 30).ended(result)
+    async def end():
+        progress = Progress("Python", "r1", 30, nothing)
+        await progress.end()
+        return progress.ended(result)
+
+    status = asyncio.run(end())
     assert status == ended_status(text)
     assert status["done"] is True
     assert unfinished_mark([status]) is None
 
 
-def test_a_browser_that_cannot_be_told_is_no_failure():
-    async def broken(event):
+def test_a_run_that_is_over_at_once_has_nothing_under_way(monkeypatch):
+    states = ("waiting", "running")
+    assert told(*states, quiet=5.0, monkeypatch=monkeypatch) == []
+
+
+def test_of_two_changes_at_once_the_last_is_told(monkeypatch):
+    monkeypatch.setattr(progress_module, "_QUIET_SECONDS", 0.0)
+
+    async def work():
+        seen = []
+
+        async def show(status):
+            seen.append(status["description"])
+
+        progress = Progress("Python", "r1", 30, show)
+        progress.waiting()
+        progress.running()
+        await asyncio.sleep(0.05)
+        await progress.end()
+        return seen
+
+    assert asyncio.run(work()) == ["Running Python…"]
+
+
+def test_the_end_waits_for_what_is_being_told(monkeypatch):
+    monkeypatch.setattr(progress_module, "_QUIET_SECONDS", 0.0)
+
+    async def work():
+        order = []
+
+        async def show(status):
+            await asyncio.sleep(0.1)
+            order.append("told")
+
+        progress = Progress("Python", "r1", 30, show)
+        progress.running()
+        await asyncio.sleep(0.05)
+        await progress.end()
+        order.append("ended")
+        return order
+
+    assert asyncio.run(work()) == ["told", "ended"]
+
+
+def test_a_browser_that_cannot_be_told_is_no_failure(monkeypatch):
+    monkeypatch.setattr(progress_module, "_QUIET_SECONDS", 0.0)
+
+    async def broken(status):
         raise ConnectionError
 
-    asyncio.run(Progress(broken, "Python", "r1", 30).running())
-    asyncio.run(Progress(None, "Python", "r1", 30).running())
+    async def work():
+        progress = Progress("Python", "r1", 30, broken)
+        progress.running()
+        await asyncio.sleep(0.02)
+        await progress.end()
+
+    asyncio.run(work())

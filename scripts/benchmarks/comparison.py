@@ -1,0 +1,58 @@
+"""Every program in every way that this machine has, in turn."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from scripts.benchmarks.contenders import Contender, contenders
+from scripts.benchmarks.measurement import Measurement, at_most, ratio_of
+from scripts.benchmarks.programs import PANDAS, PRINT, PROGRAMS, Program
+from scripts.benchmarks.subject import Subject
+
+__all__ = ["measure_comparison"]
+
+_MOST_TIMES_DOCKER_PANDAS = 1.1
+
+
+def measure_comparison(subject: Subject, rounds: int) -> Iterator[Measurement]:
+    """Whole runs: from the request to the result. Only print(1) when there are few rounds."""
+    is_quick = rounds < 10
+    programs = (PRINT,) if is_quick else PROGRAMS
+    all_contenders = contenders(subject, subject.others_python)
+    try:
+        for program in programs:
+            yield from _compare(program, all_contenders, max(2, rounds // 2))
+    finally:
+        for contender in all_contenders:
+            contender.close()
+
+
+def _compare(
+    program: Program, all_contenders: list[Contender], rounds: int
+) -> Iterator[Measurement]:
+    able = [contender for contender in all_contenders if contender.can_run(program)]
+    taken: dict[str, list[float]] = defaultdict(list)
+    for number in range(rounds + 1):
+        for contender in able:
+            value = contender.milliseconds(program)
+            if number:  # the first round fills the machine's caches
+                taken[contender.key].append(value)
+    measured = {
+        contender.key: Measurement(
+            f"{contender.key}_{program.key}_ms",
+            f"{program.title}: {contender.title}",
+            "ms",
+            tuple(taken[contender.key]),
+        )
+        for contender in able
+    }
+    yield from measured.values()
+    docker = measured.get("docker_run_runsc")
+    if docker is not None:
+        bounds = (at_most(_MOST_TIMES_DOCKER_PANDAS),) if program is PANDAS else ()
+        yield ratio_of(
+            f"cold_{program.key}_vs_docker_run_runsc_ratio",
+            f"{program.title}: cold / `docker run` with gVisor",
+            measured["cold"],
+            docker,
+            *bounds,
+        )
