@@ -185,7 +185,11 @@ def test_leaving_the_page_during_a_run_leaves_no_error(
     member_page.press(BUTTON)
     member_page.wait_for_text("Running Python…")
     member_page.reload()
-    assert client.message(chat_id, message_id).get("error")  # by the page that went
+    wait_until(
+        lambda: client.message(chat_id, message_id).get("error"),
+        3,
+        "the page that went leaves an error",
+    )
     member_page.wait_for_answer_text("Python · ok")
     wait_until(
         lambda: not client.message(chat_id, message_id).get("error"), 8, "no error"
