@@ -13,6 +13,7 @@ from codebox.packages import PackageList
 from codebox.readiness import Readiness
 from codebox.refusals import NotReady, RateLimited
 from codebox.settings import Settings
+from sandbox_core.data_folders import DataFolders, parse_data_folders
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import Engine
 from sandbox_core.engines.choice import make_engine
@@ -101,7 +102,14 @@ class Service:
 
     def _make_runner(self, image: str) -> LocalRunner:
         engine, settings = self._make_engine(image), self.settings
-        return LocalRunner(engine, image, settings.runtime, pool=settings.pool)
+        folders = parse_data_folders(settings.data_folders)
+        return LocalRunner(
+            engine,
+            image,
+            settings.runtime,
+            pool=settings.pool,
+            data_folders=DataFolders(folders, engine_is_here=engine.is_here),
+        )
 
     def _image_id(self, image: str) -> str:
         return self._make_engine(image).image_id(Deadline(_IMAGE_SECONDS))

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
+from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.choice import ENGINE_NAMES
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.languages import LANGUAGES
@@ -105,6 +106,11 @@ class Settings(BaseModel):
         min_length=1,
     )
     images: dict[str, str] = Field({}, description="Images by language.")
+    data_folders: str = _variable(
+        "",
+        "Folders of this machine that every program sees read-only, such as "
+        "sales=/srv/sales, maps=/srv/maps: there /data/sales and /data/maps.",
+    )
     self_test: bool = _variable(
         True,
         "Prove at the start that the isolation and the limits bite, before any run.",
@@ -231,6 +237,15 @@ class Settings(BaseModel):
     def _check_names(cls, text: str) -> str:
         try:
             accepted_names(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @field_validator("data_folders")
+    @classmethod
+    def _check_data_folders(cls, text: str) -> str:
+        try:
+            parse_data_folders(text)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
         return text

@@ -183,7 +183,7 @@ async def _run_blocks(
 ) -> dict[str, Any] | None:
     steps, line_map = join_steps(chosen)
     place = Place(click.user_id, click.chat_id, click.message_id)
-    files = RunFiles(place, settings.quota)
+    files = RunFiles(place, settings.quota, settings.shared.data_targets)
     request = RunRequest(
         steps=steps,
         files=await files.bring_in(settings.limits),

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 
+from owui_plugin.host import is_open_webui_here
+from owui_plugin.host_files import data_folder
 from owui_plugin.settings import SharedSettings
+from sandbox_core.data_folders import DataFolders, parse_data_folders
 from sandbox_core.doctor import examine
 from sandbox_core.engines.base import Engine, Finding
 from sandbox_core.engines.choice import make_engine
+from sandbox_core.errors import SandboxError
 from sandbox_core.reaper import Reaper
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
@@ -60,7 +64,13 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
-    runner = LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool)
+    runner = LocalRunner(
+        engine,
+        shared.image,
+        shared.runtime,
+        pool=shared.pool,
+        data_folders=_data_folders(shared, engine),
+    )
     return Backend(
         runner,
         shared.max_concurrent_runs,
@@ -73,9 +83,11 @@ def open_backend(shared: SharedSettings) -> Backend:
 def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
-        return examine(
-            _engine(shared), shared.image, shared.runtime, accepted=shared.accepted
+        engine = _engine(shared)
+        findings = examine(
+            engine, shared.image, shared.runtime, accepted=shared.accepted
         )
+        return findings + _examine_data_folders(_data_folders(shared, engine))
     remote = _remote(shared)
     try:
         return remote.findings()
@@ -93,6 +105,23 @@ def _engine(shared: SharedSettings) -> Engine:
         shared.runsc_path,
         shared.images_folder,
     )
+
+
+def _data_folders(shared: SharedSettings, engine: Engine) -> DataFolders:
+    """Those of the settings; none of them may touch Open WebUI's own data."""
+    forbidden = [data_folder()] if is_open_webui_here() else []
+    folders = parse_data_folders(shared.data_folders)
+    return DataFolders(folders, forbidden, engine.is_here)
+
+
+def _examine_data_folders(folders: DataFolders) -> list[Finding]:
+    try:
+        targets = [folder.target for folder in folders.checked()]
+    except SandboxError as error:
+        mend = "Correct the valve data_folders, or RUN_CODE_DATA_FOLDERS."
+        return [Finding("data folders", False, str(error), mend)]
+    text = f"Programs see {', '.join(targets)}, read-only."
+    return [Finding("data folders", True, text)] if targets else []
 
 
 def _remote(shared: SharedSettings) -> RemoteRunner:

@@ -121,13 +121,19 @@ def _place_made(placed: dict[str, ChatFile], file: ChatFile) -> None:
     placed[name] = file
 
 
-def work_folder_note(result: RunResult, names: Sequence[str]) -> str:
-    """What was in the work folder, after a run that missed a file; else empty."""
+def work_folder_note(
+    result: RunResult, names: Sequence[str], data_targets: Sequence[str] = ()
+) -> str:
+    """What was in the work folder, and which data folders there are, after a run that missed
+    a file; else empty."""
     failed = result.outcome is Outcome.FAILED
     if not failed or not _MISSING_FILE.search(str(result.output)[-8192:]):
         return ""
+    data = (
+        f" Data folders, read-only: {', '.join(data_targets)}." if data_targets else ""
+    )
     if not names:
-        return "The work folder was empty at the start: this chat has no files."
+        return "The work folder was empty at the start: this chat has no files." + data
     shown = ", ".join(names[:_MOST_NAMES])
     more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"In the work folder at the start: {shown}{more}."
+    return f"In the work folder at the start: {shown}{more}.{data}"

@@ -20,9 +20,12 @@ class RunFiles:
     """What one run finds and leaves, and how people and model are told of it. Used once by
     the button and by the tool: bring_in, then keep, then the rest."""
 
-    def __init__(self, place: Place, quota: Quota) -> None:
+    def __init__(
+        self, place: Place, quota: Quota, data_targets: Sequence[str] = ()
+    ) -> None:
         self._place = place
         self._quota = quota
+        self._data_targets = data_targets
         self._found = FilesIn()
         self._kept = KeptFiles()
         self._embeds: list[str] = []
@@ -53,7 +56,7 @@ class RunFiles:
 
     def notes(self, result: RunResult) -> list[str]:
         """Sentences for people and model: of files that are missing, renamed, or not there."""
-        missed = work_folder_note(result, self._found.names)
+        missed = work_folder_note(result, self._found.names, self._data_targets)
         return [*self._found.notes, *([missed] if missed else [])]
 
     def markdown(self, result: RunResult) -> str:

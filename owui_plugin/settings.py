@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from owui_plugin.quota import Quota
 from owui_plugin.valves import CommonValves, EveryValve, PersonalValves
+from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.choice import usual_engine_name
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.limits import Limits
@@ -69,6 +70,7 @@ class SharedSettings:
     pull_missing_image: bool
     self_test: bool
     accept_unproven: str
+    data_folders: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -92,6 +94,12 @@ class SharedSettings:
     def accepted(self) -> tuple[str, ...]:
         """Names of the limits that need not be proven."""
         return accepted_names(self.accept_unproven)
+
+    @property
+    def data_targets(self) -> tuple[str, ...]:
+        """Where programs find the data folders."""
+        folders = parse_data_folders(self.data_folders)
+        return tuple(folder.target for folder in folders)
 
     @property
     def key(self) -> tuple[str | float, ...]:
@@ -128,6 +136,7 @@ def resolve_settings(
         if text := environ.get(environment_name(name), "").strip():
             values[name] = _environment_value(name, text)
     _choose_backend(values)
+    _check_data_folders(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -164,6 +173,19 @@ def _choose_backend(values: dict[str, Any]) -> None:
         raise SettingsError(
             "The code service has no secret of 32 characters or more. Ask your "
             "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
+def _check_data_folders(values: dict[str, Any]) -> None:
+    """Only what is written; the folders themselves are looked at before a run."""
+    try:
+        folders = parse_data_folders(values["data_folders"])
+    except InvalidRequest as error:
+        raise SettingsError(str(error)) from None
+    if folders and values["codebox_url"]:
+        raise SettingsError(
+            "Programs run in codebox, which has data folders of its own. Ask your "
+            "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
         )
 
 

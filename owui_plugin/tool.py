@@ -84,7 +84,7 @@ class Tools:
         digest = call_digest(known.name, program, str(stdin))
         if self._guard.refuses(place.user_id, place.chat_id, digest):
             return await _refuse(__event_emitter__, REPEAT_SENTENCE)
-        files = RunFiles(place, settings.quota)
+        files = RunFiles(place, settings.quota, settings.shared.data_targets)
         request = RunRequest(
             steps=(Step(known.name, program),),
             files=await files.bring_in(
@@ -208,6 +208,8 @@ def _describe_tool(valves: ToolValves) -> str:
     except SandboxError:  # each call will say so
         settings = resolve_settings(valves, None, {})
     limits = settings.limits
+    targets = ", ".join(settings.shared.data_targets)
+    data = f"Folders with data, read-only: {targets}.\n" if targets else ""
     packages = "" if settings.shared.image != _OWN_IMAGE else _OWN_PACKAGES
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
@@ -220,7 +222,7 @@ earlier calls saved there, under their own names. What a program saves there is 
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
 persists: no variables, no processes. There is no network, no keyboard and no way to install
 packages.
-{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
+{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.
 

@@ -105,6 +105,15 @@ class CommonValves(BaseModel):
         description="Limits that need not hold, by the names that the check gives them: run "
         "code although they do not. For no host that other people's code reaches.",
     )
+    data_folders: str = Field(
+        default="",
+        description=(
+            "Folders of this machine that every program sees read-only, such as "
+            "`sales=/srv/sales, maps=/srv/maps`: here `/data/sales` and `/data/maps`. Not with "
+            "codebox, which has a setting of its own."
+        ),
+        json_schema_extra={"allowed": "name=/path entries, with commas between them"},
+    )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")
     cpus: float = _limit_valve("cpus")

@@ -7,6 +7,7 @@ reason.
 
 from typing import Any
 
+from sandbox_core.data_folders import DataFolder
 from sandbox_core.limits import MIB, Limits
 
 __all__ = [
@@ -66,6 +67,7 @@ def container_config(
     limits: Limits,
     labels: dict[str, str],
     warm: bool = False,
+    data_folders: tuple[DataFolder, ...] = (),
 ) -> dict[str, Any]:
     """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
     memory = container_memory_bytes(limits, warm)
@@ -104,6 +106,7 @@ def container_config(
             "SecurityOpt": ["no-new-privileges"],
             "IpcMode": "private",
             "Tmpfs": _tmpfs_options(limits),
+            "Mounts": [_data_mount(folder) for folder in data_folders],
             # Equal, so that there is no swap.
             "Memory": memory,
             "MemorySwap": memory,
@@ -209,4 +212,16 @@ def _tmpfs_options(limits: Limits) -> dict[str, str]:
     return {
         folder: f"rw,exec,nosuid,nodev,mode=1777,size={size}m"
         for folder, size in zip(TMPFS_FOLDERS, sizes, strict=True)
+    }
+
+
+def _data_mount(folder: DataFolder) -> dict[str, Any]:
+    """A folder that an administrator shows, with all that is mounted in it: never created, and
+    never written. gVisor opens neither devices nor sockets of the host."""
+    return {
+        "Type": "bind",
+        "Source": folder.path,
+        "Target": folder.target,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate"},
     }

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sandbox_core.archive import InputPlan, plan_files
 from sandbox_core.boot import BootedSandbox, boot_sandbox
+from sandbox_core.data_folders import DataFolders
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Channel, Engine, SandboxSpec
 from sandbox_core.errors import ChannelClosed, SandboxError, StartFailed
@@ -81,8 +82,10 @@ class LocalRunner:
         runtime: str = "runsc",
         budgets: Budgets | None = None,
         pool: PoolSettings | None = None,
+        data_folders: DataFolders | None = None,
     ) -> None:
         self._engine = engine
+        self._data_folders = data_folders or DataFolders()
         self._pool = WarmPool(engine, pool or PoolSettings(size=0))
         self._image = image
         self._runtime = runtime
@@ -98,10 +101,10 @@ class LocalRunner:
     ) -> RunResult:
         """See Runner.run."""
         plan = plan_files(request)
+        spec = self._spec(request)
         feed = EventFeed(on_event)
         started = time.monotonic()
         session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
-        spec = self._spec(request)
         try:
             result = session.run(self._engine, spec, self._pool.take(spec))
         finally:
@@ -138,6 +141,7 @@ class LocalRunner:
             owner=current_owner(),
             expires_at=time.time() + lease,
             argv=tuple(bootstrap_argv()),
+            data_folders=self._data_folders.checked(),
         )
 
     def _dispose(self, channel: Channel) -> None:

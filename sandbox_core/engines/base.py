@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from sandbox_core.data_folders import DataFolder
 from sandbox_core.deadline import Deadline
 from sandbox_core.leases import Lease
 from sandbox_core.limits import Limits
@@ -31,7 +32,7 @@ class SandboxSpec:
     command line can be read from outside, and the command line from inside.
 
     ``preload`` names the modules that its Python launcher imports before the job; none
-    means a cold sandbox.
+    means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
     """
 
     image: str
@@ -42,6 +43,7 @@ class SandboxSpec:
     expires_at: float
     argv: tuple[str, ...]
     preload: tuple[str, ...] = ()
+    data_folders: tuple[DataFolder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,10 @@ class Engine(Protocol):
     """A source of fresh sandboxes."""
 
     name: str
+
+    @property
+    def is_here(self) -> bool:
+        """Asked by whoever names folders of its host: whether that is this machine."""
 
     def check(self, deadline: Deadline) -> list[Finding]:
         """Called by the doctor: what is there, what is missing, and what mends it."""

@@ -4,6 +4,7 @@ Four calls make a sandbox: create, attach, start, remove. Every call has a time-
 every attach has a connection of its own.
 """
 
+import os
 from typing import Any
 
 from sandbox_core.deadline import Deadline
@@ -36,9 +37,15 @@ class DockerEngine:
         pull_missing_image: bool = False,
     ) -> None:
         self._api = DockerApi(docker_host)
+        self._address = docker_host or os.environ.get("DOCKER_HOST", "")
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
+
+    @property
+    def is_here(self) -> bool:
+        """See Engine.is_here."""
+        return not self._address or self._address.startswith("unix://")
 
     def start(
         self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
@@ -80,6 +87,7 @@ class DockerEngine:
             spec.limits,
             labels,
             warm=bool(spec.preload),
+            data_folders=spec.data_folders,
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])

@@ -109,6 +109,10 @@ def test_a_missing_file_is_answered_with_what_was_there() -> None:
     assert "0.csv, 1.csv" in note
     assert "and 10 more" in note
     assert "empty" in work_folder_note(failed, [])
+    targets = ("/data/sales", "/data/maps")
+    for names in ([], ["a.csv"]):
+        note = work_folder_note(failed, names, targets)
+        assert note.endswith("Data folders, read-only: /data/sales, /data/maps.")
     assert work_folder_note(RunResult("1", Outcome.OK, output=error), ["a"]) == ""
     other = RunResult("1", Outcome.FAILED, output=KeptText("NameError"))
     assert work_folder_note(other, ["a"]) == ""

@@ -1,5 +1,6 @@
 """What a container may do, word for word: a change here is a change of the isolation."""
 
+from sandbox_core.data_folders import DataFolder
 from sandbox_core.hardening import (
     bundle_config,
     container_config,
@@ -48,6 +49,7 @@ def test_the_whole_configuration():
                 "/tmp": "rw,exec,nosuid,nodev,mode=1777,size=64m",
                 "/dev/shm": "rw,exec,nosuid,nodev,mode=1777,size=64m",
             },
+            "Mounts": [],
             "Memory": memory,
             "MemorySwap": memory,
             "NanoCpus": 1_000_000_000,
@@ -150,3 +152,17 @@ def test_the_options_of_runsc():
         "--rootless",
         "--ignore-cgroups",
     )
+
+
+def test_data_folders_are_shown_and_no_more():
+    folder = DataFolder("sales", "/srv/sales")
+    config = container_config("i", "r", ("x",), Limits(), {}, data_folders=(folder,))
+    assert config["HostConfig"]["Mounts"] == [
+        {
+            "Type": "bind",
+            "Source": "/srv/sales",
+            "Target": "/data/sales",
+            "ReadOnly": True,
+            "BindOptions": {"Propagation": "rprivate"},
+        }
+    ]

@@ -238,3 +238,21 @@ def test_runs_go_to_the_service_when_its_address_is_set():
 def test_service_that_cannot_be_called_is_told(environ, words):
     with pytest.raises(SettingsError, match=words):
         resolved(**environ)
+
+
+def test_data_folders_are_checked_as_they_are_written():
+    valves = ToolValves(data_folders="sales=/srv/sales")
+    assert resolve_settings(valves, None, {}).shared.data_targets == ("/data/sales",)
+    environ = {"RUN_CODE_DATA_FOLDERS": "x=/etc"}
+    with pytest.raises(SettingsError, match="“x” cannot be used.*/etc"):
+        resolve_settings(valves, None, environ)
+
+
+def test_data_folders_belong_to_the_engine_and_not_to_a_service():
+    environ = {
+        "CODEBOX_API_URL": "http://codebox:8000",
+        "CODEBOX_SECRET": "s" * 32,
+        "RUN_CODE_DATA_FOLDERS": "sales=/srv/sales",
+    }
+    with pytest.raises(SettingsError, match="CODEBOX_DATA_FOLDERS"):
+        resolve_settings(ToolValves(), None, environ)
