@@ -177,12 +177,8 @@ def _choose_backend(values: dict[str, Any]) -> None:
 
 
 def _check_data_folders(values: dict[str, Any]) -> None:
-    """Only what is written; the folders themselves are looked at before a run."""
-    try:
-        folders = parse_data_folders(values["data_folders"])
-    except InvalidRequest as error:
-        raise SettingsError(str(error)) from None
-    if folders and values["codebox_url"]:
+    """Whether they can be shown from here; they are looked at before a run."""
+    if values["data_folders"] and values["codebox_url"]:
         raise SettingsError(
             "Programs run in codebox, which has data folders of its own. Ask your "
             "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
@@ -220,9 +216,16 @@ def _environment_value(name: str, text: str) -> Any:
         shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
         raise SettingsError(
             f"The environment variable {environment_name(name)} must be "
-            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
+            f"{describe_allowed(name)}{shown}. {_own_reason(error)}Ask your administrator to "
+            "correct it.",
             detail=str(error),
         ) from None
+
+
+def _own_reason(error: ValidationError) -> str:
+    """The sentence of a check of ours, which holds no address; empty for pydantic's words."""
+    reasons = (entry.get("ctx", {}).get("error") for entry in error.errors())
+    return next((f"{reason} " for reason in reasons if reason), "")
 
 
 def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from sandbox_core.data_folders import parse_data_folders
+from sandbox_core.errors import InvalidRequest
 from sandbox_core.limits import LimitRecord, limit_records
 from sandbox_core.proofs import PROOF_NAMES
 
@@ -190,6 +192,15 @@ class CommonValves(BaseModel):
         json_schema_extra={"allowed": "names of modules, with commas between them"},
         description="Python modules that a ready sandbox has imported; they must be in the image.",
     )
+
+    @field_validator("data_folders")
+    @classmethod
+    def _check_data_folders(cls, text: str) -> str:
+        try:
+            parse_data_folders(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
 
 
 class ActionValves(CommonValves):

@@ -81,8 +81,8 @@ def _parse_entry(entry: str) -> DataFolder:
     match = _ENTRY.fullmatch(entry)
     if match is None:
         raise InvalidRequest(
-            f"“{entry[:80]}” is no data folder: write name=/path/of/the/folder, the name in "
-            "letters, digits, dots, dashes and underscores."
+            "A data folder is written name=/path/of/the/folder, the name in letters, digits, "
+            "dots, dashes and underscores."
         )
     folder = DataFolder(match[1], os.path.normpath("/" + match[2].lstrip("/")))
     _refuse_system_folder(folder, Path(folder.path))
@@ -179,6 +179,6 @@ def _modes_under(path: Path) -> Iterator[int]:
 
 def _refusal(folder: DataFolder, reason: str) -> InvalidRequest:
     return InvalidRequest(
-        f"The data folder “{folder.name}” cannot be used: {reason}. Nothing was run; ask your "
-        "administrator to correct the setting data_folders."
+        f"The data folder “{folder.name}” cannot be used, so nothing is run: {reason}. An "
+        "administrator should correct the setting data_folders."
     )

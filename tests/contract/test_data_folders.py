@@ -1,6 +1,7 @@
 """Data folders in real sandboxes: read, never written, and nothing of the host behind them."""
 
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -18,11 +19,13 @@ from tests.contract.test_docker_runner import WarmRunner
 
 READS = """
 import os
+import shutil
 print(sorted(os.listdir("/data/sales")), open("/data/sales/a/b.csv").read())
 print(sorted(os.listdir("/data")))
 """
 WRITES = """
 import os
+import shutil
 for action in (
     lambda: open("/data/sales/new", "w"),
     lambda: open("/data/sales/a/b.csv", "a"),
@@ -119,7 +122,7 @@ def test_nothing_of_the_host_is_behind_it(runner_with, sales):
     (sales / "passwd").symlink_to(sales.parent / "secret")
     (sales / "device").chmod(0o666)
     (sales.parent / "secret").write_text("of the host")
-    (sales / "whoami").write_bytes(open("/usr/bin/id", "rb").read())
+    shutil.copyfile("/usr/bin/id", sales / "whoami")
     (sales / "whoami").chmod(0o4755)
     (sales / "mount").mkdir()
     listener = socket.socket(socket.AF_UNIX)

@@ -1,7 +1,7 @@
 """Valves and the environment: defaults, ranges, precedence, and errors that can be read."""
 
 import logging
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -192,7 +192,8 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         warm_memory_mb=128,
         warm_modules="json",
     )
-    changed = resolved(other).shared.key
+    # These two exclude each other.
+    changed = replace(resolved(other).shared, data_folders="a=/srv/a").key
     assert all(ours != theirs for ours, theirs in zip(base, changed, strict=True))
     assert {type(value) for value in base} <= {str, bool, int, float}
     assert hash(resolved()) == hash(resolved())
@@ -243,8 +244,12 @@ def test_service_that_cannot_be_called_is_told(environ, words):
 def test_data_folders_are_checked_as_they_are_written():
     valves = ToolValves(data_folders="sales=/srv/sales")
     assert resolve_settings(valves, None, {}).shared.data_targets == ("/data/sales",)
+    with pytest.raises(ValidationError, match="/etc"):
+        ToolValves(data_folders="x=/etc")
     environ = {"RUN_CODE_DATA_FOLDERS": "x=/etc"}
-    with pytest.raises(SettingsError, match="“x” cannot be used.*/etc"):
+    with pytest.raises(
+        SettingsError, match=r"must be name=/path entries.*“x” cannot be used.*/etc"
+    ):
         resolve_settings(valves, None, environ)
 
 
