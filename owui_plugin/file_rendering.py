@@ -14,7 +14,7 @@ from owui_plugin.render import escape_markdown, fenced, result_section
 from sandbox_core.models import SkippedFile
 from sandbox_core.outcome import Outcome
 
-__all__ = ["file_address", "file_chips", "render_files", "size_text"]
+__all__ = ["deleted_note", "file_address", "file_chips", "render_files", "size_text"]
 
 _MOST_PICTURES = 12
 _MOST_PLAYERS = 3
@@ -65,6 +65,16 @@ def render_files(
     if len(made) <= _PREVIEWED_UP_TO:
         parts += [_preview(file) for file in made if file.start][:_MOST_PREVIEWS]
     return "\n".join(parts)
+
+
+def deleted_note(names: Sequence[str]) -> str:
+    """A sentence on old files that made room for new ones; empty when none had to."""
+    if not names:
+        return ""
+    shown = ", ".join(f"“{short_name(name, 40)}”" for name in names[:_MOST_NOT_KEPT])
+    more = len(names) - _MOST_NOT_KEPT
+    rest = f" and {more} more" if more > 0 else ""
+    return f"To make room, your oldest files from runs were deleted: {shown}{rest}."
 
 
 def file_chips(kept: KeptFiles) -> list[dict[str, Any]]:

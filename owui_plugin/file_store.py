@@ -18,13 +18,20 @@ from owui_plugin.host_files import (
     FileRecord,
     data_folder,
     delete_bytes,
+    delete_file,
+    files_of_runs,
     insert_record,
     link_to_chat,
-    usage_of,
     write_bytes,
 )
 from owui_plugin.media_types import can_preview, media_type
-from owui_plugin.quota import Quota, refusals, storage_lock
+from owui_plugin.quota import (
+    Quota,
+    oldest_to_delete,
+    refusals,
+    storage_lock,
+    usage_of,
+)
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import OutputFile, RunResult, SkippedFile
 from sandbox_core.spool import spooled_file
@@ -74,10 +81,11 @@ class KeptFile:
 
 @dataclass(frozen=True, slots=True)
 class KeptFiles:
-    """What was stored of a run, and what was not."""
+    """What was stored of a run, what was not, and the names of old files that had to go."""
 
     files: tuple[KeptFile, ...] = ()
     refused: tuple[SkippedFile, ...] = ()
+    deleted: tuple[str, ...] = ()
 
     def applied_to(self, result: RunResult) -> RunResult:
         """The result with the files and displays that are really there."""
@@ -115,8 +123,11 @@ async def keep_files(
     candidates += [_Candidate(file, "archive") for file in archive]
     if not candidates:
         return KeptFiles(refused=tuple(empty))
+    deleted: list[str] = []
     try:
         async with storage_lock(data_folder(), place.user_id):
+            if quota.delete_oldest:
+                await _make_room(place, candidates, quota, deleted)
             kept, refused = await _keep_within_quota(
                 place, result.run_id, candidates, quota
             )
@@ -134,14 +145,28 @@ async def keep_files(
     finally:
         for candidate in candidates:
             candidate.file.content.close()
-    return KeptFiles(tuple(kept), (*empty, *refused))
+    return KeptFiles(tuple(kept), (*empty, *refused), tuple(deleted))
+
+
+async def _make_room(
+    place: Place, candidates: Sequence[_Candidate], quota: Quota, deleted: list[str]
+) -> None:
+    """Delete the oldest files of a person as far as is needed, and note their names."""
+    sizes = [candidate.file.size for candidate in candidates]
+    stored = await files_of_runs(place.user_id)
+    for file in oldest_to_delete(sizes, stored, quota):
+        try:
+            if await delete_file(file):
+                deleted.append(file.name)
+        except Exception:  # a storage provider raises whatever it likes
+            _store_log.exception("an old file could not be deleted")
 
 
 async def _keep_within_quota(
     place: Place, run_id: str, candidates: Sequence[_Candidate], quota: Quota
 ) -> tuple[list[KeptFile], list[SkippedFile]]:
     kept, refused = [], []
-    usage = await usage_of(place.user_id)
+    usage = usage_of(await files_of_runs(place.user_id))
     reasons = refusals([entry.file.size for entry in candidates], usage, quota)
     for candidate, reason in zip(candidates, reasons, strict=True):
         stored = None

@@ -4,6 +4,7 @@ Verified with Open WebUI 0.12.4, like the host module. Nothing here decides anyt
 Open WebUI or its storage provider raises is passed on. Functions that are not ``async`` block.
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +12,20 @@ from typing import IO, Any
 
 from owui_plugin.host import is_open_webui_here, is_saved_chat, settle
 from owui_plugin.output_items import MARK
-from owui_plugin.quota import Usage
+from owui_plugin.quota import StoredFile
 
 __all__ = [
     "FileRecord",
     "chat_messages",
     "data_folder",
     "delete_bytes",
+    "delete_file",
     "file_records",
+    "files_of_runs",
     "insert_record",
     "link_to_chat",
     "local_path",
     "message_file_ids",
-    "usage_of",
     "write_bytes",
 ]
 
@@ -120,21 +122,46 @@ async def insert_record(
     return record if await settle(Files.insert_new_file(record.user_id, form)) else None
 
 
-async def usage_of(user_id: str) -> Usage:
+async def files_of_runs(user_id: str) -> list[StoredFile]:
     """What a person keeps of files that runs made."""
     from open_webui.internal.db import get_async_db_context
     from open_webui.models.files import File
     from sqlalchemy import String, cast, select
 
     query = (
-        select(File.meta)
+        select(File.id, File.filename, File.path, File.meta)
         .where(File.user_id == user_id)
         .where(cast(File.meta, String).like(f'%"{MARK}"%'))
     )
     async with get_async_db_context() as database:
-        metas = (await database.execute(query)).scalars().all()
-    sizes = [int(meta.get("size") or 0) for meta in metas if isinstance(meta, dict)]
-    return Usage(len(sizes), sum(sizes))
+        rows = (await database.execute(query)).all()
+    return [
+        StoredFile(
+            file_id,
+            str(meta.get("name") or filename),
+            int(meta.get("size") or 0),
+            float(meta[MARK].get("at") or 0),
+            str(path or ""),
+        )
+        for file_id, filename, path, meta in rows
+        if isinstance(meta, dict) and isinstance(meta.get(MARK), dict)
+    ]
+
+
+async def delete_file(file: StoredFile) -> bool:
+    """Delete a file and its bytes; False, and nothing is deleted, when it is in use as
+    somebody's knowledge. Raises what the storage raises: then its bytes are left."""
+    from open_webui.models.files import Files
+    from open_webui.models.knowledge import Knowledges
+    from open_webui.storage.provider import Storage
+
+    lookup = getattr(Knowledges, "get_knowledges_by_file_id", None)
+    if lookup is not None and await settle(lookup(file.file_id)):
+        return False
+    if not await settle(Files.delete_file_by_id(file.file_id)):
+        return False
+    await asyncio.to_thread(Storage.delete_file, file.path)
+    return True
 
 
 def local_path(path: str) -> Path:

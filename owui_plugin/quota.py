@@ -17,7 +17,16 @@ from pathlib import Path
 from sandbox_core.errors import SandboxError
 from sandbox_core.limits import MIB
 
-__all__ = ["Quota", "StoreBusy", "Usage", "refusals", "storage_lock"]
+__all__ = [
+    "Quota",
+    "StoreBusy",
+    "StoredFile",
+    "Usage",
+    "oldest_to_delete",
+    "refusals",
+    "storage_lock",
+    "usage_of",
+]
 
 _LOCK_FOLDER = "run-code-locks"
 _STRIPES = 64  # lock files in all; people who share one only wait for each other
@@ -35,11 +44,13 @@ class StoreBusy(SandboxError):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What may be kept: megabytes of one run; files and megabytes of a person in all."""
+    """What may be kept: megabytes of one run; files and megabytes of a person in all.
+    ``delete_oldest``: whether old files make room for new ones."""
 
     run_mb: int
     user_files: int
     user_mb: int
+    delete_oldest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,42 @@ class Usage:
 
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that a run made and that is kept: ``size`` in bytes, ``at`` in seconds since the
+    epoch, ``path`` in Open WebUI's storage."""
+
+    file_id: str
+    name: str
+    size: int
+    at: float
+    path: str
+
+
+def usage_of(stored: Sequence[StoredFile]) -> Usage:
+    """What these take."""
+    return Usage(len(stored), sum(file.size for file in stored))
+
+
+def oldest_to_delete(
+    sizes: Sequence[int], stored: Sequence[StoredFile], quota: Quota
+) -> list[StoredFile]:
+    """The fewest of the oldest files without which all new ones can be kept that fit into the
+    quota at all. ``sizes`` of the new ones in bytes."""
+    answers = refusals(sizes, Usage(0, 0), quota)
+    wanted = [size for size, reason in zip(sizes, answers, strict=True) if not reason]
+    files, size = usage_of(stored).files + len(wanted), usage_of(stored).bytes + sum(
+        wanted
+    )
+    deleted = []
+    for file in sorted(stored, key=lambda entry: entry.at):
+        if not wanted or (files <= quota.user_files and size <= quota.user_mb * MIB):
+            break
+        deleted.append(file)
+        files, size = files - 1, size - file.size
+    return deleted
 
 
 def refusals(sizes: Sequence[int], usage: Usage, quota: Quota) -> list[str]:

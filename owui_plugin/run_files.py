@@ -6,7 +6,12 @@ from typing import Any
 from owui_plugin.chat_files import ChatFile, work_folder_note
 from owui_plugin.displays import display_embeds
 from owui_plugin.file_intake import FilesIn, files_for_run
-from owui_plugin.file_rendering import file_address, file_chips, render_files
+from owui_plugin.file_rendering import (
+    deleted_note,
+    file_address,
+    file_chips,
+    render_files,
+)
 from owui_plugin.file_store import KeptFiles, Place, keep_files
 from owui_plugin.quota import Quota
 from owui_plugin.runtime import keep_task
@@ -55,9 +60,11 @@ class RunFiles:
         return self._kept.applied_to(result)
 
     def notes(self, result: RunResult) -> list[str]:
-        """Sentences for people and model: of files that are missing, renamed, or not there."""
+        """Sentences for people and model: of files that are missing, renamed, not there, or
+        deleted to make room."""
+        deleted = deleted_note(self._kept.deleted)
         missed = work_folder_note(result, self._found.names, self._data_targets)
-        return [*self._found.notes, *([missed] if missed else [])]
+        return [*self._found.notes, *filter(None, (missed, deleted))]
 
     def markdown(self, result: RunResult) -> str:
         """The files as they are shown under the answer; empty when there are none."""

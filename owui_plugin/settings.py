@@ -150,6 +150,7 @@ def resolve_settings(
             values["kept_mb_per_run"],
             values["kept_files_per_user"],
             values["kept_mb_per_user"],
+            values["delete_oldest_files"],
         ),
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],

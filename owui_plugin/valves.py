@@ -147,6 +147,11 @@ class CommonValves(BaseModel):
         le=1_048_576,
         description="Size of all those files of one user, in MiB.",
     )
+    delete_oldest_files: bool = Field(
+        default=False,
+        description="When a user's files reach these limits, delete the oldest that runs made, "
+        "instead of refusing new ones.",
+    )
     max_concurrent_runs: int = Field(
         default=4,
         ge=1,

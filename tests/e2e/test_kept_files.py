@@ -85,6 +85,32 @@ def test_U06_a_quota_refuses_files_with_numbers_and_shows_the_output(
     assert LINK.findall(text) == []
 
 
+def test_U06_the_oldest_make_room_where_a_setting_says_so(
+    admin: Person, member: Person, model: ScriptedModel
+) -> None:
+    """Files of runs only: what people attached stays, and so do others' files."""
+    newcomer = ChatClient(admin.client.url, model=MODEL)
+    admin.client.add_user("Nina New", "nina@example.com", "a-password-of-nina")
+    newcomer.sign_in("nina@example.com", "a-password-of-nina")
+    attached = newcomer.upload_file("mine.csv", b"1,2")
+    write = "open('%s.bin', 'w').write('%s')"
+    others = LINK.findall(run(member.client, write % ("other", "o")))
+    with valves(
+        admin.client, FUNCTION, kept_files_per_user=2, delete_oldest_files=True
+    ):
+        texts = [run(newcomer, write % (name, name)) for name in ("a", "b", "c")]
+    links = [LINK.findall(text)[0] for text in texts]
+    assert "deleted" not in texts[0] + texts[1]
+    said = "To make room, your oldest files from runs were deleted: “a.bin”."
+    assert said in plain(texts[2])
+    with pytest.raises(Refused):
+        newcomer.download(links[0])
+    assert [newcomer.download(link) for link in links[1:]] == [b"b", b"c"]
+    address = f"/api/v1/files/{attached['id']}/content"
+    assert newcomer.download(address) == b"1,2"
+    assert member.client.download(others[0]) == b"o"
+
+
 @contextmanager
 def full_disk(folder: Path) -> Iterator[None]:
     """The folder on a disk of its own that has no room left."""

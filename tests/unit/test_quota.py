@@ -8,7 +8,15 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from owui_plugin.quota import Quota, Usage, refusals, storage_lock
+from owui_plugin.quota import (
+    Quota,
+    StoredFile,
+    Usage,
+    oldest_to_delete,
+    refusals,
+    storage_lock,
+    usage_of,
+)
 
 MIB = 1 << 20
 QUOTAS = st.builds(Quota, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
@@ -43,6 +51,37 @@ def test_a_refusal_tells_the_numbers_and_what_to_do() -> None:
     assert "10 of 10 files" in refusals([1], full, Quota(128, 10, 1024))[0]
     assert "Manage Files" in refusals([1], full, Quota(128, 10, 1024))[0]
     assert "1 MB in all" in refusals([2 * MIB], Usage(0, 0), Quota(1, 10, 1024))[0]
+
+
+STORED = st.lists(
+    st.builds(
+        StoredFile,
+        st.uuids().map(str),
+        st.just("a"),
+        st.integers(0, 3 * MIB),
+        st.floats(0, 9),
+        st.just(""),
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(st.integers(1, 3 * MIB), max_size=12), STORED, QUOTAS)
+def test_only_the_oldest_go_and_only_as_many_as_have_to(
+    sizes: list[int], stored: list[StoredFile], quota: Quota
+) -> None:
+    gone = oldest_to_delete(sizes, stored, quota)
+    left = [file for file in stored if file not in gone]
+    assert all(old.at <= new.at for old in gone for new in left)
+    possible = kept_of(sizes, Usage(0, 0), quota)
+    assert kept_of(sizes, usage_of(left), quota) == possible
+    if gone:
+        assert True in possible  # never for nothing
+        assert kept_of(sizes, usage_of([*left, gone[-1]]), quota) != possible
+
+
+def kept_of(sizes: list[int], usage: Usage, quota: Quota) -> list[bool]:
+    return [not reason for reason in refusals(sizes, usage, quota)]
 
 
 def _take_turns(folder: str, log: str) -> None:
