@@ -92,7 +92,7 @@ def _parse_entry(entry: str) -> DataFolder:
 def _refuse_system_folder(folder: DataFolder, path: Path) -> None:
     for system in _SYSTEM_FOLDERS:
         if _touches(path, system):
-            raise _refusal(
+            raise _folder_refusal(
                 folder, f"it is, holds or lies in {system}, which is the system's"
             )
 
@@ -135,7 +135,7 @@ class DataFolders:
 
     def _check(self, folder: DataFolder) -> DataFolder:
         if not self._engine_is_here:
-            raise _refusal(
+            raise _folder_refusal(
                 folder,
                 "the container engine is on another machine, whose folders cannot be looked "
                 "at from here. Run codebox there, and set CODEBOX_DATA_FOLDERS",
@@ -149,12 +149,16 @@ class DataFolders:
         ):  # the latter: a loop of links, before Python 3.13
             is_folder = False
         if not is_folder:
-            raise _refusal(folder, "there is no such folder on this machine")
+            raise _folder_refusal(folder, "there is no such folder on this machine")
         _refuse_system_folder(folder, real)
         if any(_touches(real, path) for path in self._forbidden):
-            raise _refusal(folder, "Open WebUI's own data is in it, or it is in there")
+            raise _folder_refusal(
+                folder, "Open WebUI's own data is in it, or it is in there"
+            )
         if _holds_socket(real):
-            raise _refusal(folder, "it holds a socket, behind which may be a service")
+            raise _folder_refusal(
+                folder, "it holds a socket, behind which may be a service"
+            )
         return DataFolder(folder.name, str(real))
 
 
@@ -177,7 +181,7 @@ def _modes_under(path: Path) -> Iterator[int]:
             continue
 
 
-def _refusal(folder: DataFolder, reason: str) -> InvalidRequest:
+def _folder_refusal(folder: DataFolder, reason: str) -> InvalidRequest:
     return InvalidRequest(
         f"The data folder “{folder.name}” cannot be used, so nothing is run: {reason}. An "
         "administrator should correct the setting data_folders."

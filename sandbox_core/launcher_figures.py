@@ -12,8 +12,9 @@ from _thread import get_ident
 
 MOST_PIXELS = 16_000_000
 LARGEST_FILE = 8 << 20
-# What a browser shows and what is made of the same bytes each time.
-PICTURE_ENDINGS = ("png", "jpg", "jpeg", "webp")
+PICTURE_ENDINGS = ("png", "jpg", "jpeg", "webp", "svg")  # what a browser shows
+# An SVG has its date in it, and names its parts by a random hash of ten digits.
+CHANGING_IN_SVG = rb"<dc:date>[^<]*|[0-9a-f]{10}(?=[\"');])"
 # The functions of pyplot through which all others get the axes that they draw in.
 STARTING = ("gca", "axes", "subplot", "subplot2grid", "suptitle")
 DEEPEST_CALL = 20
@@ -171,7 +172,7 @@ class Figures:
             return  # there is nothing but its background, or no room
         with Quietly():
             before, saved = self.shown.get(figure), self.saved.get(figure)
-            is_same = before and hash(before.draw_again(figure)) == before.look
+            is_same = before and look_of(before.draw_again(figure)) == before.look
             if is_same and (saved is None or saved.options is before.options):
                 return
             data, picture = self.draw_as_saved(figure, saved)
@@ -179,7 +180,7 @@ class Figures:
             replaced = before.path if is_same else None
             ending = picture.options["format"]
             picture.path = self.folder.add("figure", ending, data, replaced)
-            picture.look = hash(data)
+            picture.look = look_of(data)
             self.shown[figure] = picture
             figure.stale = False  # whatever changes from now on says so
 
@@ -195,7 +196,11 @@ class Figures:
         if data:
             return data, picture
         data = saved.draw_again(figure)
-        if layout_of(figure) is None or data == read_file(saved.path):
+        kept = saved.path and read_file(saved.path)
+        if kept and look_of(data) == look_of(kept):
+            picture.places = saved.places
+            return kept, picture
+        if layout_of(figure) is None:
             picture.places = saved.places
             return data, picture
         return draw(figure, saved.options), Picture(figure, saved.options)
@@ -272,6 +277,13 @@ def draw(figure, options):
     buffer = io.BytesIO()
     figure.savefig(buffer, **options)
     return buffer.getvalue()
+
+
+def look_of(data):
+    """What two drawings that look the same have in common."""
+    if data[:5] == b"<?xml":
+        data = sys.modules["re"].sub(CHANGING_IN_SVG, b"", data)
+    return hash(data)
 
 
 def places_of(figure):

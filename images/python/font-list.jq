@@ -28,5 +28,5 @@
     | select(.name == $alias.value)
     | .name = $alias.key
   ]
-# Symbola has no bold face: a bold title in plain letters would warn about that.
-| .ttflist += [$fonts[] | select(.name == "Symbola") | .weight = 700]
+# These have no bold face: a bold title in plain letters would warn about that.
+| .ttflist += [$fonts[] | select(.name == "Symbola" or .name == "Unifont Upper") | .weight = 700]

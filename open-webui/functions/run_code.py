@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     3f1fa1cb8bc20f84a32711a8af0d77c346ed183c4eeb519a546ff91f11c6fc7f
+#     da7f558fb77bc30219411eeb9555853fcb941859d0f4ce1a61f4cb2e1d518187
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -27,8 +27,12 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
 #     owui_plugin/transcripts.py              Terminal transcripts: blocks that hold prompts, commands and output.
 #     owui_plugin/blocks.py                   The code blocks of a message, and which of them can run.
+#     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
+#     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
+#     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
 #     owui_plugin/quota.py                    How much a person may keep of what runs make: the arithmetic, and the lock around it.
-#     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
+#     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
+#     sandbox_core/data_folders.py            Folders of the container host that an administrator shows to every sandbox, read-only.
 #     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
@@ -66,26 +70,20 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
 #     sandbox_core/remote_runner.py           Runs requests by way of a codebox service: a runner like the local one, over HTTP.
-#     sandbox_core/self_proof.py              Proves in the background that every limit bites, and says when nothing may run any more.
 #     owui_plugin/backend.py                  Where the plugins' runs go: to a codebox service, or to a container engine of their own.
-#     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
-#     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
-#     owui_plugin/host.py                     All that we ask of Open WebUI, each request behind one small function.
+#     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
+#     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
 #     owui_plugin/dialogs.py                  Questions to the person who clicked.
+#     owui_plugin/displays.py                 What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
+#     owui_plugin/file_names.py               Names of files: in the work folder, as a download, and shown.
+#     owui_plugin/media_types.py              What a file is, told by its name: its MIME type, and how a chat can show it.
+#     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
 #     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
 #     sandbox_core/audit.py                   One line of JSON for each run: who ran what, how it ended, and what it cost.
 #     owui_plugin/runtime.py                  One runtime per process, whatever Open WebUI does with the plugins' modules.
-#     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
-#     owui_plugin/check.py                    The check of the sandbox for an administrator, from the button's own dialog.
-#     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
-#     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
-#     owui_plugin/displays.py                 What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
-#     owui_plugin/file_names.py               Names of files: in the work folder, as a download, and shown.
-#     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
-#     owui_plugin/media_types.py              What a file is, told by its name: its MIME type, and how a chat can show it.
-#     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
 #     owui_plugin/sandbox_links.py            Links like ``sandbox:/mnt/data/chart.png`` in an answer, made to lead to the stored file.
 #     owui_plugin/presenter.py                Puts a run's Markdown under an answer so that it is seen now, after a reload, by the model.
+#     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
 #     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
 #     owui_plugin/line_map.py                 Blocks joined into the steps of a run, and their line numbers found again.
 #     owui_plugin/live_output.py              The end of a program's output, shown while it runs.
@@ -132,7 +130,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -146,6 +143,7 @@ from enum import StrEnum
 from functools import cache
 from importlib import metadata
 from io import BytesIO
+from itertools import islice
 from math import ceil
 from mimetypes import MimeTypes
 from pathlib import Path, PurePosixPath
@@ -1737,6 +1735,303 @@ def _record_end(text: str, position: int) -> int:
 
 # ===== end owui_plugin/blocks.py =====
 
+# ===== begin owui_plugin/messages.py =====
+
+"""The model's own text in a stored or posted chat message, whatever its shape."""
+
+
+# Ids of the items that hold our results in a message's `output` list begin so.
+RESULT_ITEM_PREFIX = "msg_run_code_"
+
+
+def message_text(message: Any) -> str:
+    """The text that may hold code to run; empty when there is none. Takes anything.
+
+    A message with ``output`` items is what they say: the assistant's message items, without
+    reasoning, tool calls and our own results. Else ``content`` counts: a string, or parts.
+    """
+    if not isinstance(message, dict):
+        return ""
+    output = message.get("output")
+    if isinstance(output, list) and output:
+        texts = [
+            _parts_text(item.get("content")) for item in output if _is_answer(item)
+        ]
+        return "\n".join(text for text in texts if text)
+    return _parts_text(message.get("content"))
+
+
+def _is_answer(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.get("type") == "message"
+        and item.get("role", "assistant") == "assistant"
+        and not str(item.get("id", "")).startswith(RESULT_ITEM_PREFIX)
+    )
+
+
+def _parts_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = (
+        part if isinstance(part, str) else part.get("text")
+        for part in content
+        if isinstance(part, str)
+        or (isinstance(part, dict) and part.get("type") in ("text", "output_text"))
+    )
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+# ===== end owui_plugin/messages.py =====
+
+# ===== begin owui_plugin/output_items.py =====
+
+"""The items that we put into a message's ``output`` list. Pure functions on plain lists.
+
+Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
+Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
+known by its id. Status lines of ours have an extra key, our mark, by which a run that a
+restart cut off is found again.
+"""
+
+
+MARK = "run_code"
+
+
+def item_id(run_id: str) -> str:
+    """The id of the item that shows this run."""
+    return RESULT_ITEM_PREFIX + run_id
+
+
+def is_result_item(item: Any) -> bool:
+    """Whether an item of a message is one of ours."""
+    return isinstance(item, dict) and str(item.get("id", "")).startswith(
+        RESULT_ITEM_PREFIX
+    )
+
+
+def text_item(run_id: str, text: str) -> dict[str, Any]:
+    """A message item with Markdown text: what a run came to, or that it goes on."""
+    return {
+        "type": "message",
+        "id": item_id(run_id),
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+    }
+
+
+def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
+    """The mark of something unfinished: who works on it, and until when at the latest."""
+    return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
+
+
+def ended_mark() -> dict[str, Any]:
+    """The mark after which nothing is unfinished."""
+    return {"state": "ended"}
+
+
+def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
+    """The list with this item in the place of the one with its id, else at the end."""
+    items = list(output) if isinstance(output, list) else []
+    for index, entry in enumerate(items):
+        if isinstance(entry, dict) and entry.get("id") == item["id"]:
+            items[index] = item
+            return items
+    return [*items, item]
+
+
+def has_item(output: Any, item: dict[str, Any]) -> bool:
+    """Whether the list holds exactly this item."""
+    return isinstance(output, list) and item in output
+
+
+def unfinished_mark(status_history: Any) -> dict[str, Any] | None:
+    """Our mark in the last status of a message, if that one is still running."""
+    if not isinstance(status_history, list) or not status_history:
+        return None
+    last = status_history[-1]
+    mark = last.get(MARK) if isinstance(last, dict) else None
+    if isinstance(mark, dict) and mark.get("state") == "running":
+        return mark
+    return None
+
+
+# ===== end owui_plugin/output_items.py =====
+
+# ===== begin owui_plugin/host.py =====
+
+"""All that we ask of Open WebUI, each request behind one small function.
+
+Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
+(a self-test, a unit test) this module still loads. Calls are awaited only where they give
+something awaitable, because older versions have synchronous models.
+"""
+
+
+_host_log = logging.getLogger("run_code.host")
+_RECENT_SECONDS = 7 * 24 * 3600
+_TEMPORARY = ("local:", "channel:")
+
+Emitter = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMessage:
+    """A stored message that once had a run of ours, and its status lines, oldest first."""
+
+    chat_id: str
+    message_id: str
+    user_id: str
+    status_history: Any
+
+
+async def settle(value: Any) -> Any:
+    """The value, awaited if it has to be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_saved_chat(chat_id: Any) -> bool:
+    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
+    return (
+        is_open_webui_here()
+        and isinstance(chat_id, str)
+        and bool(chat_id)
+        and not chat_id.startswith(_TEMPORARY)
+    )
+
+
+def is_open_webui_here() -> bool:
+    """Whether Open WebUI runs in this process. Where it is only installed (a self-test), to
+    import it would end the process: it wants its whole configuration first."""
+    return "open_webui.main" in sys.modules
+
+
+async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
+    """Send an event to the person's browser. A failure is no reason to lose a run."""
+    if emitter is None:
+        return
+    try:
+        await settle(emitter({"type": kind, "data": data}))
+    except Exception:
+        _host_log.exception("an event of kind %s could not be sent", kind)
+
+
+async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
+    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
+    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
+        return None
+    try:
+        from open_webui.models.chats import Chats
+
+        message = await settle(
+            Chats.get_message_by_id_and_message_id(chat_id, message_id)
+        )
+    except Exception:
+        _host_log.exception("a message could not be read")
+        return None
+    return message if isinstance(message, dict) else None
+
+
+async def edit_message(
+    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """Change a stored message in place; returns a copy of what was written, None if it failed.
+
+    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
+    """
+    if not is_saved_chat(chat_id):
+        return None
+    try:
+        from open_webui.models.chats import Chats
+
+        if hasattr(Chats, "edit_message_output"):
+            async with Chats.edit_message_output(chat_id, message_id) as message:
+                if message is None:
+                    return None
+                change(message)
+                return dict(deepcopy(message))
+        message = await stored_message(chat_id, message_id)
+        if message is None:
+            return None
+        change(message)
+        written = await settle(
+            Chats.upsert_message_to_chat_by_id_and_message_id(
+                chat_id, message_id, message
+            )
+        )
+        return None if written is None else dict(deepcopy(message))
+    except Exception:
+        _host_log.exception("a message could not be changed")
+        return None
+
+
+def plain_content(output: list[Any], otherwise: str) -> str:
+    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
+    if not is_open_webui_here():
+        return otherwise
+    try:
+        from open_webui.utils.misc import get_output_text
+    except ImportError:
+        return otherwise
+    return str(get_output_text(output))
+
+
+async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
+    """An emitter without a request, which writes nothing itself; None where there is none."""
+    if not is_open_webui_here():
+        return None
+    try:
+        from open_webui.socket.main import get_event_emitter
+
+        request = {
+            "user_id": user_id,
+            "chat_id": chat_id,
+            "message_id": message_id,
+            "session_id": "",
+        }
+        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
+    except Exception:
+        _host_log.exception("no emitter for a message")
+        return None
+    return emitter
+
+
+async def messages_with_marks() -> list[MarkedMessage]:
+    """Recent messages with a mark of ours in their status, of runs that have ended and of
+    others. Empty where this version of Open WebUI keeps no table of messages."""
+    if not is_open_webui_here():
+        return []
+    try:
+        from open_webui.internal.db import get_async_db_context
+        from open_webui.models.chat_messages import ChatMessage
+        from sqlalchemy import String, cast, select
+
+        query = (
+            select(
+                ChatMessage.chat_id,
+                ChatMessage.id,
+                ChatMessage.user_id,
+                ChatMessage.status_history,
+            )
+            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
+            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
+        )
+        async with get_async_db_context() as database:
+            rows = (await database.execute(query)).all()
+    except Exception:
+        _host_log.exception("unfinished runs could not be looked for")
+        return []
+    return [
+        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
+        for chat, row, user, history in rows
+    ]
+
+
+# ===== end owui_plugin/host.py =====
+
 # ===== begin owui_plugin/quota.py =====
 
 """How much a person may keep of what runs make: the arithmetic, and the lock around it.
@@ -1762,11 +2057,13 @@ class StoreBusy(SandboxError):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What may be kept: megabytes of one run; files and megabytes of a person in all."""
+    """What may be kept: megabytes of one run; files and megabytes of a person in all.
+    ``delete_oldest``: whether old files make room for new ones."""
 
     run_mb: int
     user_files: int
     user_mb: int
+    delete_oldest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1775,6 +2072,42 @@ class Usage:
 
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that a run made and that is kept: ``size`` in bytes, ``at`` in seconds since the
+    epoch, ``path`` in Open WebUI's storage."""
+
+    file_id: str
+    name: str
+    size: int
+    at: float
+    path: str
+
+
+def usage_of(stored: Sequence[StoredFile]) -> Usage:
+    """What these take."""
+    return Usage(len(stored), sum(file.size for file in stored))
+
+
+def oldest_to_delete(
+    sizes: Sequence[int], stored: Sequence[StoredFile], quota: Quota
+) -> list[StoredFile]:
+    """The fewest of the oldest files without which all new ones can be kept that fit into the
+    quota at all. ``sizes`` of the new ones in bytes."""
+    answers = refusals(sizes, Usage(0, 0), quota)
+    wanted = [size for size, reason in zip(sizes, answers, strict=True) if not reason]
+    files, size = usage_of(stored).files + len(wanted), usage_of(stored).bytes + sum(
+        wanted
+    )
+    deleted = []
+    for file in sorted(stored, key=lambda entry: entry.at):
+        if not wanted or (files <= quota.user_files and size <= quota.user_mb * MIB):
+            break
+        deleted.append(file)
+        files, size = files - 1, size - file.size
+    return deleted
 
 
 def refusals(sizes: Sequence[int], usage: Usage, quota: Quota) -> list[str]:
@@ -1841,203 +2174,368 @@ async def _lock_file(descriptor: int) -> None:
 
 # ===== end owui_plugin/quota.py =====
 
-# ===== begin sandbox_core/proofs.py =====
+# ===== begin owui_plugin/host_files.py =====
 
-"""Programs that try to break a limit, each with how to tell whether it was stopped.
+"""What we ask of Open WebUI's file store, each request behind one small function.
 
-Every one ends by itself after a while, so that a host on which a limit does not bite is told
-so, and not harmed.
+Verified with Open WebUI 0.12.4, like the host module. Nothing here decides anything; whatever
+Open WebUI or its storage provider raises is passed on. Functions that are not ``async`` block.
 """
-
-
-PROOF_WORK_MIB = 8
-_SURVIVED = "print('survived')\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """``holds`` judges the result of ``code``, which runs with ``limits`` lower than usual.
-    ``mend`` is what an administrator can do about a host on which it does not hold."""
+class FileRecord:
+    """A file of Open WebUI. ``path`` is the storage's own. ``mark`` is our note on a file that
+    a run made, else empty."""
 
+    file_id: str
+    user_id: str
     name: str
-    title: str
-    why: str
-    code: str
-    limits: dict[str, float]
-    holds: Callable[[RunResult], bool]
-    mend: str
+    path: str
+    mark: dict[str, Any]
 
 
-def _ends_as(*outcomes: Outcome) -> Callable[[RunResult], bool]:
-    return lambda result: result.outcome in outcomes
+async def chat_messages(chat_id: str) -> dict[str, Any]:
+    """The messages of a stored chat by id; empty for a temporary one."""
+    if not is_saved_chat(chat_id):
+        return {}
+    from open_webui.models.chats import Chats
+
+    return await settle(Chats.get_messages_map_by_chat_id(chat_id)) or {}
 
 
-def _says(text: str) -> Callable[[RunResult], bool]:
-    return lambda result: str(result.stdout).strip() == text
+async def message_file_ids(chat_id: str, message_id: str) -> list[str]:
+    """Ids of the files that are linked to a message of a chat; none in versions of Open WebUI
+    that know no such links."""
+    from open_webui.models.chats import Chats
+
+    if not hasattr(Chats, "get_chat_files_by_chat_id_and_message_id"):
+        return []
+    links = await settle(
+        Chats.get_chat_files_by_chat_id_and_message_id(chat_id, message_id)
+    )
+    return [link.file_id for link in links]
 
 
-_NEWER = "sudo apt-get install --only-upgrade runsc   # then run this again"
-_LOOP = f"""\
-import time
-end = time.monotonic() + 4
-while time.monotonic() < end:
-    pass
-{_SURVIVED}"""
-_HOG = f"""\
-chunks = []
-for _ in range(60):
-    chunks.append(b"x" * 10_000_000)
-{_SURVIVED}"""
-_FORKS = f"""\
-import os, time
-for _ in range(150):
-    if os.fork() == 0:
-        time.sleep(3)
-        os._exit(0)
-{_SURVIVED}"""
-_DISK = f"""\
-told = []
-for folder in ("/mnt/data", "/tmp", "/dev/shm"):
-    try:
-        with open(folder + "/filled", "wb", buffering=0) as file:
-            for _ in range({8 * PROOF_WORK_MIB}):
-                file.write(b"x" * 1_048_576)
-        told.append("room")
-    except OSError as error:
-        told.append("full" if error.errno == 28 else str(error))
-print(*told)
-"""
-_FLOOD = f"""\
-for _ in range(400):
-    print("x" * 10_000)
-{_SURVIVED}"""
-_NETWORK = """\
-import socket
-names = [name for _, name in socket.if_nameindex() if name != "lo"]
-told = " ".join(["interfaces:", *names]) if names else "closed"
-for kind, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-    try:
-        # Choosing a route sends nothing.
-        socket.socket(kind, socket.SOCK_DGRAM).connect((address, 9))
-        told = "a route to " + address
-    except OSError:
-        pass
-print(told)
-"""
-_READ = """\
-found = []
-for path in ({path!r}, "/proc/1/root" + {path!r}, "/proc/self/root" + {path!r}):
-    try:
-        found.append(open(path).read())
-    except OSError:
-        pass
-print("seen" if found else "hidden")
-"""
+async def link_to_chat(
+    chat_id: str, message_id: str, file_ids: list[str], user_id: str
+) -> None:
+    """Link files to a message: whoever may read the shared chat may then read them."""
+    from open_webui.models.chats import Chats
 
-PROOFS = (
-    Proof(
-        "time-limit",
-        "An endless loop is stopped",
-        "Otherwise one program holds a processor for ever.",
-        _LOOP,
-        {"seconds": 1},
-        _ends_as(Outcome.TIMEOUT),
-        _NEWER,
-    ),
-    Proof(
-        "memory-limit",
-        "A program that takes all memory is stopped",
-        "Otherwise one program brings down everything on this host.",
-        _HOG,
-        {"memory_mib": 64},
-        _ends_as(Outcome.MEMORY_LIMIT),
-        _NEWER,
-    ),
-    Proof(
-        "process-limit",
-        "A fork bomb is stopped",
-        "Otherwise one program makes the host too busy for anything else.",
-        _FORKS,
-        {"processes": 32},
-        _ends_as(Outcome.PROCESS_LIMIT),
-        _NEWER,
-    ),
-    Proof(
-        "disk-limit",
-        "The writable folders end at their sizes",
-        "Otherwise one program fills the host's memory or disk.",
-        _DISK,
-        {
-            "work_mib": PROOF_WORK_MIB,
-            "tmp_mib": PROOF_WORK_MIB,
-            "shm_mib": PROOF_WORK_MIB,
-        },
-        _says("full full full"),
-        _NEWER,
-    ),
-    Proof(
-        "output-limit",
-        "A flood of output is cut",
-        "Otherwise one program fills the chat, and the server's memory.",
-        _FLOOD,
-        {"output_mib": 1},
-        _ends_as(Outcome.OUTPUT_LIMIT),
-        _NEWER,
-    ),
-    Proof(
-        "no-network",
-        "There is no network",
-        "Otherwise programs reach your internal services, or send data away.",
-        _NETWORK,
-        {},
-        _says("closed"),
-        "give the runtime the argument --network=none in /etc/docker/daemon.json, then: sudo "
-        "systemctl restart docker",
-    ),
-)
+    if is_saved_chat(chat_id) and hasattr(Chats, "insert_chat_files"):
+        await settle(Chats.insert_chat_files(chat_id, message_id, file_ids, user_id))
 
 
-def host_file_proof(path: str) -> Proof:
-    """That a program cannot read the file at ``path`` of this machine."""
-    return Proof(
-        "no-host-files",
-        "Files of this machine cannot be read",
-        "Otherwise programs read your secrets.",
-        _READ.format(path=path),
-        {},
-        _says("hidden"),
-        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”)",
+async def file_records(file_ids: Iterable[str]) -> dict[str, FileRecord]:
+    """The files among these that exist, by id."""
+    wanted = list(file_ids)
+    if not wanted:
+        return {}
+    from open_webui.models.files import Files
+
+    found = await settle(Files.get_files_by_ids(wanted))
+    return {file.id: _record_of(file) for file in found}
+
+
+def _record_of(file: Any) -> FileRecord:
+    meta = file.meta if isinstance(file.meta, dict) else {}
+    mark = meta.get(MARK)
+    return FileRecord(
+        file.id,
+        str(file.user_id),
+        str(meta.get("name") or file.filename),
+        str(file.path or ""),
+        mark if isinstance(mark, dict) else {},
     )
 
 
-PROOF_NAMES = (
-    *(proof.name for proof in PROOFS),
-    "no-host-files",
-    "nothing-left",
+async def insert_record(
+    record: FileRecord, kind: str, size: int, digest: str
+) -> FileRecord | None:
+    """Make a stored file one of its user's files. ``kind`` is its MIME type, ``size`` in
+    bytes, ``digest`` the SHA-256 in hex. None when the database did not take it."""
+    from open_webui.models.files import FileForm, Files
+
+    meta = {
+        "name": record.name,
+        "content_type": kind,
+        "size": size,
+        MARK: record.mark,
+    }
+    form = FileForm(
+        id=record.file_id,
+        hash=digest,
+        filename=record.name,
+        path=record.path,
+        # Nothing waits to be read into the search index.
+        data={"status": "completed"},
+        meta=meta,
+    )
+    return record if await settle(Files.insert_new_file(record.user_id, form)) else None
+
+
+async def files_of_runs(user_id: str) -> list[StoredFile]:
+    """What a person keeps of files that runs made."""
+    from open_webui.internal.db import get_async_db_context
+    from open_webui.models.files import File
+    from sqlalchemy import String, cast, select
+
+    query = (
+        select(File.id, File.filename, File.path, File.meta)
+        .where(File.user_id == user_id)
+        .where(cast(File.meta, String).like(f'%"{MARK}"%'))
+    )
+    async with get_async_db_context() as database:
+        rows = (await database.execute(query)).all()
+    return [
+        StoredFile(
+            file_id,
+            str(meta.get("name") or filename),
+            int(meta.get("size") or 0),
+            float(meta[MARK].get("at") or 0),
+            str(path or ""),
+        )
+        for file_id, filename, path, meta in rows
+        if isinstance(meta, dict) and isinstance(meta.get(MARK), dict)
+    ]
+
+
+async def delete_file(file: StoredFile) -> bool:
+    """Delete a file and its bytes; False, and nothing is deleted, when it is in use as
+    somebody's knowledge. Raises what the storage raises: then its bytes are left."""
+    from open_webui.models.files import Files
+    from open_webui.models.knowledge import Knowledges
+    from open_webui.storage.provider import Storage
+
+    lookup = getattr(Knowledges, "get_knowledges_by_file_id", None)
+    if lookup is not None and await settle(lookup(file.file_id)):
+        return False
+    if not await settle(Files.delete_file_by_id(file.file_id)):
+        return False
+    await asyncio.to_thread(Storage.delete_file, file.path)
+    return True
+
+
+def local_path(path: str) -> Path:
+    """A local file with the bytes at a path of the storage, which may have to be fetched."""
+    from open_webui.storage.provider import Storage
+
+    return Path(Storage.get_file(path))
+
+
+def write_bytes(content: IO[bytes], name: str) -> str:
+    """Store the bytes of an open file under a name of our own; returns the storage's path."""
+    from open_webui.storage.provider import Storage
+
+    return str(Storage.upload_file(content, name, {})[1])
+
+
+def delete_bytes(name: str) -> None:
+    """Remove what write_bytes left on this server under this name, if anything."""
+    from open_webui.config import UPLOAD_DIR
+
+    (Path(UPLOAD_DIR) / name).unlink(missing_ok=True)
+
+
+def data_folder() -> Path:
+    """Open WebUI's data folder, which all its workers on this server share. Raises
+    LookupError where there is no Open WebUI in this process."""
+    if not is_open_webui_here():
+        raise LookupError("Open WebUI does not run in this process.")
+    from open_webui.env import DATA_DIR
+
+    return Path(DATA_DIR)
+
+
+# ===== end owui_plugin/host_files.py =====
+
+# ===== begin sandbox_core/data_folders.py =====
+
+"""Folders of the container host that an administrator shows to every sandbox, read-only.
+
+What is written of them is checked when settings are read; the folders themselves before runs,
+on this machine's file system. So the engine has to be on this machine, and the folder to be
+seen under the same path here: what cannot be looked at is refused.
+"""
+
+
+_ROOT = "/data"
+_MOST_FOLDERS = 16
+_MOST_ENTRIES = 100_000  # looked at for sockets, which gVisor lets nobody open anyway
+_STILL_GOOD_SECONDS = 60.0
+_ENTRY = re.compile(r"([A-Za-z0-9][\w.-]{0,63})\s*=\s*(/.*)", re.ASCII)
+_SYSTEM_FOLDERS = tuple(
+    Path(path)
+    for path in (
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/usr",
+        "/var/lib/containerd",
+        "/var/lib/containers",
+        "/var/lib/docker",
+        "/var/lib/kubelet",
+        "/var/run",
+    )
 )
 
 
-def accepted_names(text: str) -> tuple[str, ...]:
-    """The names in a setting, with commas between them. Raises InvalidRequest for one that no
-    proof has: an administrator accepts exactly what is meant."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """A folder of the container host, and the name that it has in the sandbox."""
+
+    name: str
+    path: str
+
+    @property
+    def target(self) -> str:
+        """Where a program finds it."""
+        return f"{_ROOT}/{self.name}"
+
+
+def parse_data_folders(text: str) -> tuple[DataFolder, ...]:
+    """Data folders from ``name=/path`` entries with commas or line ends between them.
+
+    Raises InvalidRequest for an entry of another form, a name that is used twice, more than
+    16 folders, and a path that is, is in, or holds a folder of the system.
+    """
+    entries = [entry.strip() for entry in re.split(r"[,\n]", text)]
+    folders = tuple(_parse_entry(entry) for entry in entries if entry)
+    names = [folder.name for folder in folders]
     for name in names:
-        if name not in PROOF_NAMES:
-            known = ", ".join(PROOF_NAMES)
-            raise InvalidRequest(
-                f"There is no proof “{name[:40]}”: use any of {known}."
+        if names.count(name) > 1:
+            raise InvalidRequest(f"There are two data folders with the name “{name}”.")
+    if len(folders) > _MOST_FOLDERS:
+        raise InvalidRequest(f"There may be {_MOST_FOLDERS} data folders at most.")
+    return folders
+
+
+def _parse_entry(entry: str) -> DataFolder:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        raise InvalidRequest(
+            "A data folder is written name=/path/of/the/folder, the name in letters, digits, "
+            "dots, dashes and underscores."
+        )
+    folder = DataFolder(match[1], os.path.normpath("/" + match[2].lstrip("/")))
+    _refuse_system_folder(folder, Path(folder.path))
+    return folder
+
+
+def _refuse_system_folder(folder: DataFolder, path: Path) -> None:
+    for system in _SYSTEM_FOLDERS:
+        if _touches(path, system):
+            raise _folder_refusal(
+                folder, f"it is, holds or lies in {system}, which is the system's"
             )
-    return names
 
 
-# ===== end sandbox_core/proofs.py =====
+def _touches(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
+class DataFolders:
+    """The data folders of a runner, looked at again from time to time. Thread-safe.
+
+    ``forbidden``: folders of this machine that none of them may be, hold or lie in.
+    ``engine_is_here``: whether the engine's host is this machine.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[DataFolder] = (),
+        forbidden: Sequence[Path] = (),
+        engine_is_here: bool = True,
+    ) -> None:
+        self._folders = tuple(folders)
+        self._forbidden = tuple(path.resolve() for path in forbidden)
+        self._engine_is_here = engine_is_here
+        self._lock = threading.Lock()
+        self._checked: tuple[DataFolder, ...] = ()
+        self._good_until = 0.0
+
+    def checked(self) -> tuple[DataFolder, ...]:
+        """The folders by their real paths. Called for each run; may look through them, which
+        takes some time. Raises InvalidRequest, with the folder's name and the reason.
+        """
+        if not self._folders:
+            return ()
+        with self._lock:
+            if time.monotonic() > self._good_until:
+                self._checked = tuple(self._check(folder) for folder in self._folders)
+                self._good_until = time.monotonic() + _STILL_GOOD_SECONDS
+            return self._checked
+
+    def _check(self, folder: DataFolder) -> DataFolder:
+        if not self._engine_is_here:
+            raise _folder_refusal(
+                folder,
+                "the container engine is on another machine, whose folders cannot be looked "
+                "at from here. Run codebox there, and set CODEBOX_DATA_FOLDERS",
+            )
+        try:
+            real = Path(folder.path).resolve(strict=True)
+            is_folder = real.is_dir()
+        except (
+            OSError,
+            RuntimeError,
+        ):  # the latter: a loop of links, before Python 3.13
+            is_folder = False
+        if not is_folder:
+            raise _folder_refusal(folder, "there is no such folder on this machine")
+        _refuse_system_folder(folder, real)
+        if any(_touches(real, path) for path in self._forbidden):
+            raise _folder_refusal(
+                folder, "Open WebUI's own data is in it, or it is in there"
+            )
+        if _holds_socket(real):
+            raise _folder_refusal(
+                folder, "it holds a socket, behind which may be a service"
+            )
+        return DataFolder(folder.name, str(real))
+
+
+def _holds_socket(path: Path) -> bool:
+    modes = islice(_modes_under(path), _MOST_ENTRIES)
+    return any(stat.S_ISSOCK(mode) for mode in modes)
+
+
+def _modes_under(path: Path) -> Iterator[int]:
+    """The file type and permission bits of everything in a folder; links are not followed."""
+    folders = [path]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(Path(entry.path))
+                    yield entry.stat(follow_symlinks=False).st_mode
+        except OSError:  # gone meanwhile, or not ours to look into
+            continue
+
+
+def _folder_refusal(folder: DataFolder, reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The data folder “{folder.name}” cannot be used, so nothing is run: {reason}. An "
+        "administrator should correct the setting data_folders."
+    )
+
+
+# ===== end sandbox_core/data_folders.py =====
 
 # ===== begin owui_plugin/valves.py =====
 
 """The valves of both plugins, as Open WebUI's forms show them and pydantic checks them."""
 
 
-_PROOF = f"({'|'.join(PROOF_NAMES)})"
 _limit_by_name = {record.name: record for record in limit_records()}
 
 
@@ -2121,17 +2619,14 @@ class CommonValves(BaseModel):
         default=False,
         description="Pull the image when it is missing. The first run then waits for it.",
     )
-    self_test: bool = Field(
-        default=True,
-        description="Prove that every limit bites, in the background, soon after the first run; "
-        "and run nothing more when one does not.",
-    )
-    accept_unproven: str = Field(
+    data_folders: str = Field(
         default="",
-        pattern=rf"^$|^{_PROOF}(\s*,\s*{_PROOF})*$",
-        json_schema_extra={"allowed": f"any of {', '.join(PROOF_NAMES)}, with commas"},
-        description="Limits that need not hold, by the names that the check gives them: run "
-        "code although they do not. For no host that other people's code reaches.",
+        description=(
+            "Folders of this machine that every program sees read-only, such as "
+            "`sales=/srv/sales, maps=/srv/maps`: here `/data/sales` and `/data/maps`. Not with "
+            "codebox, which has a setting of its own."
+        ),
+        json_schema_extra={"allowed": "name=/path entries, with commas between them"},
     )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")
@@ -2163,6 +2658,11 @@ class CommonValves(BaseModel):
         ge=0,
         le=1_048_576,
         description="Size of all those files of one user, in MiB.",
+    )
+    delete_oldest_files: bool = Field(
+        default=False,
+        description="When a user's files reach these limits, delete the oldest that runs made, "
+        "instead of refusing new ones.",
     )
     max_concurrent_runs: int = Field(
         default=4,
@@ -2209,6 +2709,15 @@ class CommonValves(BaseModel):
         json_schema_extra={"allowed": "names of modules, with commas between them"},
         description="Python modules that a ready sandbox has imported; they must be in the image.",
     )
+
+    @field_validator("data_folders")
+    @classmethod
+    def _check_data_folders(cls, text: str) -> str:
+        try:
+            parse_data_folders(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
 
 
 class ActionValves(CommonValves):
@@ -2386,7 +2895,7 @@ class SandboxSpec:
     command line can be read from outside, and the command line from inside.
 
     ``preload`` names the modules that its Python launcher imports before the job; none
-    means a cold sandbox.
+    means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
     """
 
     image: str
@@ -2397,18 +2906,17 @@ class SandboxSpec:
     expires_at: float
     argv: tuple[str, ...]
     preload: tuple[str, ...] = ()
+    data_folders: tuple[DataFolder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the doctor looked at. ``mend`` is the command or line that mends it, and
-    ``why`` says what it would cost to leave it."""
+    """One thing that the doctor looked at. ``mend`` is the command or line that mends it."""
 
     name: str
     ok: bool
     text: str
     mend: str = ""
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -2491,6 +2999,10 @@ class Engine(Protocol):
     """A source of fresh sandboxes."""
 
     name: str
+
+    @property
+    def is_here(self) -> bool:
+        """Asked by whoever names folders of its host: whether that is this machine."""
 
     def check(self, deadline: Deadline) -> list[Finding]:
         """Called by the doctor: what is there, what is missing, and what mends it."""
@@ -2996,6 +3508,7 @@ def container_config(
     limits: Limits,
     labels: dict[str, str],
     warm: bool = False,
+    data_folders: tuple[DataFolder, ...] = (),
 ) -> dict[str, Any]:
     """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
     memory = container_memory_bytes(limits, warm)
@@ -3034,6 +3547,7 @@ def container_config(
             "SecurityOpt": ["no-new-privileges"],
             "IpcMode": "private",
             "Tmpfs": _tmpfs_options(limits),
+            "Mounts": [_data_mount(folder) for folder in data_folders],
             # Equal, so that there is no swap.
             "Memory": memory,
             "MemorySwap": memory,
@@ -3142,6 +3656,18 @@ def _tmpfs_options(limits: Limits) -> dict[str, str]:
     }
 
 
+def _data_mount(folder: DataFolder) -> dict[str, Any]:
+    """A folder that an administrator shows, with all that is mounted in it: never created, and
+    never written. gVisor opens neither devices nor sockets of the host."""
+    return {
+        "Type": "bind",
+        "Source": folder.path,
+        "Target": folder.target,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+
+
 # ===== end sandbox_core/hardening.py =====
 
 # ===== begin sandbox_core/engines/docker.py =====
@@ -3173,9 +3699,15 @@ class DockerEngine:
         pull_missing_image: bool = False,
     ) -> None:
         self._api = DockerApi(docker_host)
+        self._address = docker_host or os.environ.get("DOCKER_HOST", "")
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
+
+    @property
+    def is_here(self) -> bool:
+        """See Engine.is_here."""
+        return not self._address or self._address.startswith("unix://")
 
     def start(
         self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
@@ -3217,6 +3749,7 @@ class DockerEngine:
             spec.limits,
             labels,
             warm=bool(spec.preload),
+            data_folders=spec.data_folders,
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])
@@ -4591,7 +5124,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+3f1fa1cb8bc2"
+BUILD_ID = "0.1.0+da7f558fb77b"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5931,8 +6464,9 @@ from _thread import get_ident
 
 MOST_PIXELS = 16_000_000
 LARGEST_FILE = 8 << 20
-# What a browser shows and what is made of the same bytes each time.
-PICTURE_ENDINGS = ("png", "jpg", "jpeg", "webp")
+PICTURE_ENDINGS = ("png", "jpg", "jpeg", "webp", "svg")  # what a browser shows
+# An SVG has its date in it, and names its parts by a random hash of ten digits.
+CHANGING_IN_SVG = rb"<dc:date>[^<]*|[0-9a-f]{10}(?=[\"');])"
 # The functions of pyplot through which all others get the axes that they draw in.
 STARTING = ("gca", "axes", "subplot", "subplot2grid", "suptitle")
 DEEPEST_CALL = 20
@@ -6005,17 +6539,7 @@ class Picture:
         self.options = options
         self.path = path
         self.places = places_of(figure)
-        self.parts = parts_of(figure)
         self.look = None
-
-    def file_if_unchanged(self, figure):
-        """The bytes of the file, if the figure has not changed since and a look at its parts
-        can tell (drawing leaves some of them marked as changed); else None."""
-        if self.path is None or self.parts != parts_of(figure):
-            return None
-        if any(part.stale for part in figure.get_children()):
-            return None
-        return read_file(self.path)
 
     def draw_again(self, figure):
         """An automatic layout moves a little with each drawing: leave all where it was."""
@@ -6090,7 +6614,7 @@ class Figures:
             return  # there is nothing but its background, or no room
         with Quietly():
             before, saved = self.shown.get(figure), self.saved.get(figure)
-            is_same = before and hash(before.draw_again(figure)) == before.look
+            is_same = before and look_of(before.draw_again(figure)) == before.look
             if is_same and (saved is None or saved.options is before.options):
                 return
             data, picture = self.draw_as_saved(figure, saved)
@@ -6098,9 +6622,8 @@ class Figures:
             replaced = before.path if is_same else None
             ending = picture.options["format"]
             picture.path = self.folder.add("figure", ending, data, replaced)
-            picture.look = hash(data)
+            picture.look = look_of(data)
             self.shown[figure] = picture
-            figure.stale = False  # whatever changes from now on says so
 
     def draw_as_saved(self, figure, saved):
         """(bytes, Picture) of a figure; the bytes of the file that it was saved as, if that is
@@ -6109,12 +6632,12 @@ class Figures:
         if saved is None:
             options = new_options(figure)
             return draw(figure, options), Picture(figure, options)
+        data, kept = saved.draw_again(figure), read_file(saved.path)
         picture = Picture(figure, saved.options)
-        data = saved.file_if_unchanged(figure)
-        if data:
-            return data, picture
-        data = saved.draw_again(figure)
-        if layout_of(figure) is None or data == read_file(saved.path):
+        if kept is not None and look_of(data) == look_of(kept):
+            picture.places = saved.places
+            return kept, picture
+        if layout_of(figure) is None:
             picture.places = saved.places
             return data, picture
         return draw(figure, saved.options), Picture(figure, saved.options)
@@ -6122,10 +6645,8 @@ class Figures:
     def add_open(self):
         """Show what is open when the program has ended."""
         for manager in sorted(self.managers(), key=lambda manager: manager.num):
-            figure = manager.canvas.figure
-            was_shown = figure in self.shown and not figure.stale
-            if is_agg(manager.canvas) and has_content(figure) and not was_shown:
-                self.add(figure)
+            if is_agg(manager.canvas) and has_content(manager.canvas.figure):
+                self.add(manager.canvas.figure)
 
     def note_saving(self, figure, frame):
         """Remember how the figure is being saved as a picture: shown later, it is the same."""
@@ -6137,9 +6658,6 @@ class Figures:
         ending = values["kwargs"].get("format") or ending or "png"
         if ending in PICTURE_ENDINGS:
             options = dict(values["kwargs"], transparent=values["transparent"])
-            for picture in self.saved.values():
-                if picture.path == path:
-                    picture.path = None  # this one takes its place
             self.saved[figure] = Picture(figure, dict(options, format=ending), path)
 
     def is_starting(self, frame):
@@ -6193,13 +6711,15 @@ def draw(figure, options):
     return buffer.getvalue()
 
 
+def look_of(data):
+    """What two drawings that look the same have in common."""
+    if data[:5] == b"<?xml":
+        data = sys.modules["re"].sub(CHANGING_IN_SVG, b"", data)
+    return hash(data)
+
+
 def places_of(figure):
     return [(axes, axes.get_position(True)) for axes in figure.axes]
-
-
-def parts_of(figure):
-    """What a figure is made of, and its size: of all else each part knows its changes."""
-    return [*figure.get_size_inches(), *map(id, figure.get_children())]
 
 
 def put(places):
@@ -6247,8 +6767,7 @@ Only this differs, and cannot be helped:
   and as one or two calls less before the recursion limit;
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
-  the warning filters they set; what the garbage collector counts and calls frozen, and the
-  process's age, are other ones;
+  the warning filters they set; garbage collector counts and the process's age are other ones;
 * importing is watched: one more call of the import system is seen by a trace function;
 * the value of a last bare expression lives until the program's threads have ended, and the code
   of ``__main__`` has one more constant, which takes that value.
@@ -6302,8 +6821,6 @@ def preload(names: list[str]) -> None:
             __import__(name)
         except Exception:
             continue
-    # Or the interpreter searches them for garbage at its end, for 0.4 s.
-    __import__("gc").freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(saved[0], 1)
@@ -6331,12 +6848,15 @@ def receive(descriptor: int) -> dict[str, list[str]]:
 def new_main() -> dict[str, object]:
     """Put a new module in the place of ``__main__`` and return its namespace.
 
-    Before the preload, because multiprocessing keeps the module that it finds; and empty until
-    after it: what is frozen then is no garbage at the end.
+    Before anything is preloaded, because multiprocessing keeps the module that it finds.
     """
     main = type(sys)("__main__")
+    namespace = vars(main)
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    namespace["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    return vars(main)
+    return namespace
 
 
 def dress(path: str, arguments: list[str], additions: list[str]) -> None:
@@ -6411,7 +6931,8 @@ class LastValue:
         self.displays = displays
 
     def __contains__(self, value: object) -> bool:
-        # A coroutine that nobody awaited has to end here: its warning names the running line.
+        # A coroutine that nobody awaited has to end here and now: its warning names the line
+        # of the program that runs.
         if value is not None and not hasattr(type(value), "cr_code"):
             atexit.register(self.write, value)
         return True
@@ -6594,11 +7115,9 @@ if __name__ == "__main__":
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
     code = load(path, arguments, LastValue(release["value"][0], displays))
-    if "__annotations__" in globals():
-        namespace["__annotations__"] = {}
-    loader = SourceFileLoader("__main__", path)
-    namespace.update(__builtins__=__builtins__, __file__=path)
-    namespace.update(__cached__=None, __loader__=loader)
+    namespace.update(
+        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
+    )
     report = Report()
     # From here on no function is called that the program's own trace function could see.
     try:
@@ -7150,15 +7669,6 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 """What the guest is told: the boot frame, and the frames of one job."""
 
 
-# What the first picture makes matplotlib import.
-_DRAWING_MODULES = (
-    "matplotlib.backends.backend_agg",
-    "PIL.BmpImagePlugin",
-    "PIL.GifImagePlugin",
-    "PIL.JpegImagePlugin",
-    "PIL.PpmImagePlugin",
-    "PIL.PngImagePlugin",
-)
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
@@ -7190,14 +7700,9 @@ def boot_frame(
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
             "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
-            "preload": _all_modules(preload),
+            "preload": list(preload),
         },
     )
-
-
-def _all_modules(preload: tuple[str, ...]) -> list[str]:
-    more = _DRAWING_MODULES if "matplotlib.pyplot" in preload else ()
-    return [*preload, *more]
 
 
 def _environment(limits: Limits) -> dict[str, str]:
@@ -7687,8 +8192,7 @@ class SharedSettings:
     image: str
     images_folder: str
     pull_missing_image: bool
-    self_test: bool
-    accept_unproven: str
+    data_folders: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -7709,9 +8213,10 @@ class SharedSettings:
         )
 
     @property
-    def accepted(self) -> tuple[str, ...]:
-        """Names of the limits that need not be proven."""
-        return accepted_names(self.accept_unproven)
+    def data_targets(self) -> tuple[str, ...]:
+        """Where programs find the data folders."""
+        folders = parse_data_folders(self.data_folders)
+        return tuple(folder.target for folder in folders)
 
     @property
     def key(self) -> tuple[str | float, ...]:
@@ -7748,6 +8253,7 @@ def resolve_settings(
         if text := environ.get(environment_name(name), "").strip():
             values[name] = _environment_value(name, text)
     _choose_backend(values)
+    _check_data_folders(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -7761,6 +8267,7 @@ def resolve_settings(
             values["kept_mb_per_run"],
             values["kept_files_per_user"],
             values["kept_mb_per_user"],
+            values["delete_oldest_files"],
         ),
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
@@ -7784,6 +8291,15 @@ def _choose_backend(values: dict[str, Any]) -> None:
         raise SettingsError(
             "The code service has no secret of 32 characters or more. Ask your "
             "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
+def _check_data_folders(values: dict[str, Any]) -> None:
+    """Whether they can be shown from here; they are looked at before a run."""
+    if values["data_folders"] and values["codebox_url"]:
+        raise SettingsError(
+            "Programs run in codebox, which has data folders of its own. Ask your "
+            "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
         )
 
 
@@ -7818,9 +8334,16 @@ def _environment_value(name: str, text: str) -> Any:
         shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
         raise SettingsError(
             f"The environment variable {environment_name(name)} must be "
-            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
+            f"{describe_allowed(name)}{shown}. {_own_reason(error)}Ask your administrator to "
+            "correct it.",
             detail=str(error),
         ) from None
+
+
+def _own_reason(error: ValidationError) -> str:
+    """The sentence of a check of ours, which holds no address; empty for pydantic's words."""
+    reasons = (entry.get("ctx", {}).get("error") for entry in error.errors())
+    return next((f"{reason} " for reason in reasons if reason), "")
 
 
 def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
@@ -8246,8 +8769,10 @@ class LocalRunner:
         runtime: str = "runsc",
         budgets: Budgets | None = None,
         pool: PoolSettings | None = None,
+        data_folders: DataFolders | None = None,
     ) -> None:
         self._engine = engine
+        self._data_folders = data_folders or DataFolders()
         self._pool = WarmPool(engine, pool or PoolSettings(size=0))
         self._image = image
         self._runtime = runtime
@@ -8263,10 +8788,10 @@ class LocalRunner:
     ) -> RunResult:
         """See Runner.run."""
         plan = plan_files(request)
+        spec = self._spec(request)
         feed = EventFeed(on_event)
         started = time.monotonic()
         session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
-        spec = self._spec(request)
         try:
             result = session.run(self._engine, spec, self._pool.take(spec))
         finally:
@@ -8303,6 +8828,7 @@ class LocalRunner:
             owner=current_owner(),
             expires_at=time.time() + lease,
             argv=tuple(bootstrap_argv()),
+            data_folders=self._data_folders.checked(),
         )
 
     def _dispose(self, channel: Channel) -> None:
@@ -8480,8 +9006,12 @@ class _Session:
 
 
 _CHECK_SECONDS = 10.0
-_PROOF_SECONDS = 8.0
-_GONE_SECONDS = 5.0
+_PROOF_SECONDS = 5.0
+_HOG = "chunks = []\nwhile True:\n    chunks.append(bytearray(10_000_000))\n"
+_LOOP = "while True:\n    pass\n"
+_FORKS = (
+    "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n"
+)
 
 
 def examine(
@@ -8490,63 +9020,29 @@ def examine(
     runtime: str,
     languages: Sequence[Language] = LANGUAGES,
     limits: Limits | None = None,
-    accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
-    what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
-    those of this image, and run within ``limits`` (the default ones); that limits bite is
-    proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
-    """
+    what a host lacks. Takes some seconds: it starts a handful of sandboxes. ``languages``
+    are those of this image, and run within ``limits`` (the default ones); that limits bite
+    is proven in Python."""
     findings = engine.check(Deadline(_CHECK_SECONDS))
     if not all(finding.ok for finding in findings):
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += examine_runner(runner, engine, languages, limits or Limits())
+        findings += [
+            _prove_language(runner, language, limits or Limits())
+            for language in languages
+        ]
+        if PYTHON in languages and all(finding.ok for finding in findings):
+            findings += [
+                _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
+                _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
+                _prove_limit(runner, "process limit", _FORKS, Outcome.PROCESS_LIMIT),
+            ]
     finally:
         runner.close()
-    return [_accept(finding, accepted) for finding in findings]
-
-
-def examine_runner(
-    runner: Runner, engine: Engine, languages: Sequence[Language], limits: Limits
-) -> list[Finding]:
-    """The proofs of examine(), with this runner over this engine."""
-    findings: list[Finding] = []
-    for language in languages:
-        findings.append(_prove_language(runner, language, limits))
-    if PYTHON in languages and all(finding.ok for finding in findings):
-        findings += prove_limits(runner)
-        findings.append(_prove_nothing_left(engine))
     return findings
-
-
-def prove_limits(runner: Runner, cancel: CancelToken | None = None) -> list[Finding]:
-    """One finding for each program that tries to break out of a limit. Those after a
-    ``cancel`` mean nothing."""
-    with _planted_file() as path:
-        proofs = (*PROOFS, host_file_proof(path))
-        return [_prove(runner, proof, cancel or CancelToken()) for proof in proofs]
-
-
-def reasons_to_refuse(
-    findings: Sequence[Finding], accepted: Collection[str]
-) -> list[Finding]:
-    """The limits that do not bite and that nobody has accepted by name."""
-    return [
-        finding
-        for finding in findings
-        if finding.name in PROOF_NAMES
-        and not finding.ok
-        and finding.name not in accepted
-    ]
-
-
-def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
-    if finding.ok or finding.name not in accepted:
-        return finding
-    text = f"{finding.text} An administrator has accepted this by name."
-    return replace(finding, ok=True, text=text)
 
 
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
@@ -8554,68 +9050,27 @@ def _prove_language(runner: Runner, language: Language, limits: Limits) -> Findi
     steps = (Step(language.name, test.code),)
     result = runner.run(RunRequest(steps, limits=limits))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
-        kernel = " ".join(result.evidence.get("kernel", "").split()[:3])
-        text = (
-            f"{language.title} runs in gVisor ({kernel}, {result.total_seconds:.2f} s)."
-        )
+        text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
         return Finding(language.name, True, text)
     return Finding(
         language.name,
         False,
         f"{language.title} does not run: {_what_happened(result)}",
         "Build the image again (docs/setup.md, “The sandbox image”), and look at the log.",
-        f"Code blocks in {language.title} would fail.",
     )
 
 
-def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
-    limits = Limits().lowered(**({"seconds": _PROOF_SECONDS} | proof.limits))
-    request = RunRequest((Step(PYTHON.name, proof.code),), limits=limits)
-    result = runner.run(request, cancel=cancel)
-    if proof.holds(result):
-        return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
-    text = f"Not proven: “{proof.title}”. What happened: {_what_happened(result)}"
-    return Finding(proof.name, False, text, proof.mend, proof.why)
-
-
-def _prove_nothing_left(engine: Engine) -> Finding:
-    name, deadline = "nothing-left", Deadline(_GONE_SECONDS)
-    try:
-        while left := _own_sandboxes(engine):
-            if deadline.passed():
-                return Finding(
-                    name,
-                    False,
-                    f"{left} sandboxes of this check are still there after it.",
-                    "run this again: what is left is removed when its lease ends",
-                    "Otherwise each run costs the host memory for ever.",
-                )
-            time.sleep(0.1)
-    except EngineError as error:
-        return Finding(name, False, f"It cannot be told what is left: {error}")
-    return Finding(name, True, "Nothing of these sandboxes is left.")
-
-
-def _own_sandboxes(engine: Engine) -> int:
-    owner = current_owner()
-    return sum(
-        lease.owner == owner and not lease.run_id.startswith("idle-")
-        for lease in engine.leftovers()
+def _prove_limit(runner: Runner, name: str, code: str, expected: Outcome) -> Finding:
+    limits = Limits().lowered(seconds=_PROOF_SECONDS, memory_mib=128, processes=32)
+    result = runner.run(RunRequest(steps=(Step("python", code),), limits=limits))
+    if result.outcome is expected:
+        return Finding(name, True, f"The {name} bites: {result.message}")
+    return Finding(
+        name,
+        False,
+        f"The {name} did not bite: {_what_happened(result)}",
+        "Do not use this host for other people's code; see docs/setup.md, “Limits”.",
     )
-
-
-@contextmanager
-def _planted_file() -> Iterator[str]:
-    """A file that everybody on this machine can read; yields its path."""
-    number, path = tempfile.mkstemp(prefix="run-code-planted-")
-    try:
-        with os.fdopen(number, "w") as file:
-            file.write(secrets.token_hex())
-        os.chmod(path, 0o644)
-        yield path
-    finally:
-        with suppress(OSError):
-            os.unlink(path)
 
 
 def _what_happened(result: RunResult) -> str:
@@ -9172,85 +9627,6 @@ def _lost(
 
 # ===== end sandbox_core/remote_runner.py =====
 
-# ===== begin sandbox_core/self_proof.py =====
-
-"""Proves in the background that every limit bites, and says when nothing may run any more.
-
-Runs are not kept waiting for it: each sandbox is asked for its kernel before it gets any
-code, and the proofs come some seconds after the first run. A limit that does not bite, twice
-in a row, ends the service of this process until a later proof holds.
-"""
-
-
-_FIRST_AFTER_SECONDS = 10.0
-_AGAIN_AFTER_SECONDS = 60.0
-_proof_log = logging.getLogger("run_code.proof")
-
-
-class SelfProof:
-    """The proofs of one runner; ``accepted`` are names of limits that need not hold."""
-
-    def __init__(
-        self,
-        runner: Runner,
-        accepted: Collection[str],
-        first_after_seconds: float = _FIRST_AFTER_SECONDS,
-    ) -> None:
-        self._runner = runner
-        self._accepted = frozenset(accepted)
-        self._first_after_seconds = first_after_seconds
-        self._stopped = threading.Event()
-        self._cancel = CancelToken()
-        self._refusal = ""
-
-    def start(self) -> None:
-        """Prove soon, in a thread of its own, which ends when the proofs hold."""
-        threading.Thread(target=self._work, name="run-code-proof", daemon=True).start()
-
-    def stop(self) -> None:
-        """End what is under way. Idempotent."""
-        self._stopped.set()
-        self._cancel.cancel()
-
-    def why_not(self) -> str:
-        """A sentence when nothing may run here; else empty."""
-        return self._refusal
-
-    def _work(self) -> None:
-        pause = self._first_after_seconds
-        while not self._stopped.wait(pause):
-            pause = _AGAIN_AFTER_SECONDS
-            failed = self._failed()
-            # A busy host can make a proof miss its time: twice in a row is no accident.
-            if failed:
-                names = {finding.name for finding in failed}
-                failed = [again for again in self._failed() if again.name in names]
-            if self._stopped.is_set():
-                return
-            self._refusal = _refusal_for(failed)
-            for finding in failed:
-                _proof_log.error("%s %s %s", finding.text, finding.why, finding.mend)
-            if not failed:
-                _proof_log.info("every limit of the sandboxes is proven")
-                return
-
-    def _failed(self) -> list[Finding]:
-        findings = prove_limits(self._runner, self._cancel)
-        return reasons_to_refuse(findings, self._accepted)
-
-
-def _refusal_for(failed: list[Finding]) -> str:
-    if not failed:
-        return ""
-    names = ", ".join(finding.name for finding in failed)
-    return (
-        f"Code is not run here, because a limit of the sandboxes does not hold ({names}). Ask "
-        "your administrator to run the check: the server's log says what is wrong."
-    )
-
-
-# ===== end sandbox_core/self_proof.py =====
-
 # ===== begin owui_plugin/backend.py =====
 
 """Where the plugins' runs go: to a codebox service, or to a container engine of their own."""
@@ -9262,35 +9638,18 @@ _REMOTE_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What runs requests, and how many of them at one time. ``reaper`` and ``proof`` are None,
-    and no audit line is ours to write, where a service does all that."""
+    """What runs requests, and how many of them at one time. ``reaper`` is None, and no audit
+    line is ours to write, where a service does both."""
 
     runner: Runner
     runs: int
     runs_per_user: int
     reaper: Reaper | None = None
-    proof: SelfProof | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
-
-    def start(self) -> None:
-        """Begin what goes on beside the runs."""
-        for work in (self.reaper, self.proof):
-            if work is not None:
-                work.start()
-
-    def stop(self) -> None:
-        """End what goes on beside the runs."""
-        for work in (self.reaper, self.proof):
-            if work is not None:
-                work.stop()
-
-    def why_not(self) -> str:
-        """A sentence when nothing may run here; else empty."""
-        return self.proof.why_not() if self.proof is not None else ""
 
     def give_up_idle_sandboxes(self) -> None:
         """What was kept ready here will not be needed any more. May take some seconds."""
@@ -9303,22 +9662,26 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
-    runner = LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool)
     return Backend(
-        runner,
+        LocalRunner(
+            engine,
+            shared.image,
+            shared.runtime,
+            pool=shared.pool,
+            data_folders=_data_folders(shared, engine),
+        ),
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),
-        SelfProof(runner, shared.accepted) if shared.self_test else None,
     )
 
 
 def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
-        return examine(
-            _engine(shared), shared.image, shared.runtime, accepted=shared.accepted
-        )
+        engine = _engine(shared)
+        findings = examine(engine, shared.image, shared.runtime)
+        return findings + _examine_data_folders(_data_folders(shared, engine))
     remote = _remote(shared)
     try:
         return remote.findings()
@@ -9338,6 +9701,23 @@ def _engine(shared: SharedSettings) -> Engine:
     )
 
 
+def _data_folders(shared: SharedSettings, engine: Engine) -> DataFolders:
+    """Those of the settings; none of them may touch Open WebUI's own data."""
+    forbidden = [data_folder()] if is_open_webui_here() else []
+    folders = parse_data_folders(shared.data_folders)
+    return DataFolders(folders, forbidden, engine.is_here)
+
+
+def _examine_data_folders(folders: DataFolders) -> list[Finding]:
+    try:
+        targets = [folder.target for folder in folders.checked()]
+    except SandboxError as error:
+        mend = "Correct the valve data_folders, or RUN_CODE_DATA_FOLDERS."
+        return [Finding("data folders", False, str(error), mend)]
+    text = f"Programs see {', '.join(targets)}, read-only."
+    return [Finding("data folders", True, text)] if targets else []
+
+
 def _remote(shared: SharedSettings) -> RemoteRunner:
     return RemoteRunner(
         shared.codebox_url, shared.codebox_secret, shared.codebox_timeout
@@ -9346,305 +9726,88 @@ def _remote(shared: SharedSettings) -> RemoteRunner:
 
 # ===== end owui_plugin/backend.py =====
 
-# ===== begin owui_plugin/messages.py =====
+# ===== begin sandbox_core/terminal.py =====
 
-"""The model's own text in a stored or posted chat message, whatever its shape."""
-
-
-# Ids of the items that hold our results in a message's `output` list begin so.
-RESULT_ITEM_PREFIX = "msg_run_code_"
+"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
 
 
-def message_text(message: Any) -> str:
-    """The text that may hold code to run; empty when there is none. Takes anything.
+_EXIT_CODES = {
+    Outcome.TIMEOUT: 124,
+    Outcome.SANDBOX_ERROR: 125,
+    Outcome.CANCELLED: 130,
+}
+_KILLED = 137
 
-    A message with ``output`` items is what they say: the assistant's message items, without
-    reasoning, tool calls and our own results. Else ``content`` counts: a string, or parts.
+
+def print_event(event: RunEvent) -> None:
+    """Program output to the stream that it was written to, at once."""
+    if event.kind == "text":
+        stream = sys.stdout if event.stream == "stdout" else sys.stderr
+        print(event.text, end="", file=stream, flush=True)
+
+
+def print_findings(findings: Sequence[Finding]) -> int:
+    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
+    for finding in findings:
+        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
+        if finding.mend:
+            print(f"      mend it: {finding.mend}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def exit_status(result: RunResult) -> int:
+    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
+    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
     """
-    if not isinstance(message, dict):
-        return ""
-    output = message.get("output")
-    if isinstance(output, list) and output:
-        texts = [
-            _parts_text(item.get("content")) for item in output if _is_answer(item)
-        ]
-        return "\n".join(text for text in texts if text)
-    return _parts_text(message.get("content"))
+    if result.outcome in _EXIT_CODES:
+        return _EXIT_CODES[result.outcome]
+    code = result.shell_exit_code
+    return _KILLED if code is None else code
 
 
-def _is_answer(item: Any) -> bool:
-    return (
-        isinstance(item, dict)
-        and item.get("type") == "message"
-        and item.get("role", "assistant") == "assistant"
-        and not str(item.get("id", "")).startswith(RESULT_ITEM_PREFIX)
-    )
+# ===== end sandbox_core/terminal.py =====
 
+# ===== begin owui_plugin/command_line.py =====
 
-def _parts_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = (
-        part if isinstance(part, str) else part.get("text")
-        for part in content
-        if isinstance(part, str)
-        or (isinstance(part, dict) and part.get("type") in ("text", "output_text"))
-    )
-    return "\n".join(text for text in texts if isinstance(text, str))
+"""A pasted plugin file as a command: run a program with it, or prove that it works here.
 
-
-# ===== end owui_plugin/messages.py =====
-
-# ===== begin owui_plugin/output_items.py =====
-
-"""The items that we put into a message's ``output`` list. Pure functions on plain lists.
-
-Since 0.12 Open WebUI shows a message's ``output`` (a list of items in the manner of OpenAI's
-Responses API), and sends it to the model; ``content`` is ignored by both. An item of ours is
-known by its id. Status lines of ours have an extra key, our mark, by which a run that a
-restart cut off is found again.
+echo 'print(1)' | python3 run_code.py [--language python]
+python3 run_code.py --self-test
 """
 
 
-MARK = "run_code"
+_COULD_NOT_RUN = 125
 
 
-def item_id(run_id: str) -> str:
-    """The id of the item that shows this run."""
-    return RESULT_ITEM_PREFIX + run_id
-
-
-def is_result_item(item: Any) -> bool:
-    """Whether an item of a message is one of ours."""
-    return isinstance(item, dict) and str(item.get("id", "")).startswith(
-        RESULT_ITEM_PREFIX
-    )
-
-
-def text_item(run_id: str, text: str) -> dict[str, Any]:
-    """A message item with Markdown text: what a run came to, or that it goes on."""
-    return {
-        "type": "message",
-        "id": item_id(run_id),
-        "status": "completed",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": text}],
-    }
-
-
-def running_mark(run_id: str, owner: str, expires_at: float) -> dict[str, Any]:
-    """The mark of something unfinished: who works on it, and until when at the latest."""
-    return {"state": "running", "run": run_id, "owner": owner, "expires": expires_at}
-
-
-def ended_mark() -> dict[str, Any]:
-    """The mark after which nothing is unfinished."""
-    return {"state": "ended"}
-
-
-def put_item(output: Any, item: dict[str, Any]) -> list[Any]:
-    """The list with this item in the place of the one with its id, else at the end."""
-    items = list(output) if isinstance(output, list) else []
-    for index, entry in enumerate(items):
-        if isinstance(entry, dict) and entry.get("id") == item["id"]:
-            items[index] = item
-            return items
-    return [*items, item]
-
-
-def has_item(output: Any, item: dict[str, Any]) -> bool:
-    """Whether the list holds exactly this item."""
-    return isinstance(output, list) and item in output
-
-
-def unfinished_mark(status_history: Any) -> dict[str, Any] | None:
-    """Our mark in the last status of a message, if that one is still running."""
-    if not isinstance(status_history, list) or not status_history:
-        return None
-    last = status_history[-1]
-    mark = last.get(MARK) if isinstance(last, dict) else None
-    if isinstance(mark, dict) and mark.get("state") == "running":
-        return mark
-    return None
-
-
-# ===== end owui_plugin/output_items.py =====
-
-# ===== begin owui_plugin/host.py =====
-
-"""All that we ask of Open WebUI, each request behind one small function.
-
-Verified with Open WebUI 0.12.4. Its modules are imported where they are used: outside of it
-(a self-test, a unit test) this module still loads. Calls are awaited only where they give
-something awaitable, because older versions have synchronous models.
-"""
-
-
-_host_log = logging.getLogger("run_code.host")
-_RECENT_SECONDS = 7 * 24 * 3600
-_TEMPORARY = ("local:", "channel:")
-
-Emitter = Callable[[dict[str, Any]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedMessage:
-    """A stored message that once had a run of ours, and its status lines, oldest first."""
-
-    chat_id: str
-    message_id: str
-    user_id: str
-    status_history: Any
-
-
-async def settle(value: Any) -> Any:
-    """The value, awaited if it has to be."""
-    return await value if inspect.isawaitable(value) else value
-
-
-def is_saved_chat(chat_id: Any) -> bool:
-    """Whether the chat is one that Open WebUI stores; a temporary one lives in the browser."""
-    return (
-        is_open_webui_here()
-        and isinstance(chat_id, str)
-        and bool(chat_id)
-        and not chat_id.startswith(_TEMPORARY)
-    )
-
-
-def is_open_webui_here() -> bool:
-    """Whether Open WebUI runs in this process. Where it is only installed (a self-test), to
-    import it would end the process: it wants its whole configuration first."""
-    return "open_webui.main" in sys.modules
-
-
-async def emit(emitter: Emitter | None, kind: str, data: dict[str, Any]) -> None:
-    """Send an event to the person's browser. A failure is no reason to lose a run."""
-    if emitter is None:
-        return
-    try:
-        await settle(emitter({"type": kind, "data": data}))
-    except Exception:
-        _host_log.exception("an event of kind %s could not be sent", kind)
-
-
-async def stored_message(chat_id: Any, message_id: Any) -> dict[str, Any] | None:
-    """The message as Open WebUI stores it; None for a temporary chat or an unknown message."""
-    if not is_saved_chat(chat_id) or not isinstance(message_id, str):
-        return None
-    try:
-        from open_webui.models.chats import Chats
-
-        message = await settle(
-            Chats.get_message_by_id_and_message_id(chat_id, message_id)
-        )
-    except Exception:
-        _host_log.exception("a message could not be read")
-        return None
-    return message if isinstance(message, dict) else None
-
-
-async def edit_message(
-    chat_id: str, message_id: str, change: Callable[[dict[str, Any]], None]
-) -> dict[str, Any] | None:
-    """Change a stored message in place; returns a copy of what was written, None if it failed.
-
-    One lock over both stores where Open WebUI has one (0.12), else read, change, write.
+def run_plugin_file(plugin: str) -> int:
+    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
+    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
     """
-    if not is_saved_chat(chat_id):
-        return None
+    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
+    parser.add_argument(
+        "--self-test", action="store_true", help="prove that runs work here"
+    )
+    parser.add_argument("--language", default="python", help="of the program on stdin")
+    options = parser.parse_args()
     try:
-        from open_webui.models.chats import Chats
-
-        if hasattr(Chats, "edit_message_output"):
-            async with Chats.edit_message_output(chat_id, message_id) as message:
-                if message is None:
-                    return None
-                change(message)
-                return dict(deepcopy(message))
-        message = await stored_message(chat_id, message_id)
-        if message is None:
-            return None
-        change(message)
-        written = await settle(
-            Chats.upsert_message_to_chat_by_id_and_message_id(
-                chat_id, message_id, message
-            )
-        )
-        return None if written is None else dict(deepcopy(message))
-    except Exception:
-        _host_log.exception("a message could not be changed")
-        return None
+        settings = resolve_settings(EveryValve(), None, os.environ)
+        if options.self_test:
+            return print_findings(examine_backend(settings.shared))
+        runner = open_backend(settings.shared).runner
+        steps = (Step(options.language, sys.stdin.read()),)
+        try:
+            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
+        finally:
+            runner.close()
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return _COULD_NOT_RUN
+    if result.message:
+        print(result.message, file=sys.stderr)
+    return exit_status(result)
 
 
-def plain_content(output: list[Any], otherwise: str) -> str:
-    """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
-    if not is_open_webui_here():
-        return otherwise
-    try:
-        from open_webui.utils.misc import get_output_text
-    except ImportError:
-        return otherwise
-    return str(get_output_text(output))
-
-
-async def emitter_for(
-    user_id: str, chat_id: str, message_id: str, session_id: str = ""
-) -> Emitter | None:
-    """An emitter that writes nothing itself; None where there is none. ``session_id``: of
-    the browser tab that asked, if one did."""
-    if not is_open_webui_here():
-        return None
-    try:
-        from open_webui.socket.main import get_event_emitter
-
-        request = {
-            "user_id": user_id,
-            "chat_id": chat_id,
-            "message_id": message_id,
-            "session_id": session_id,
-        }
-        emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
-    except Exception:
-        _host_log.exception("no emitter for a message")
-        return None
-    return emitter
-
-
-async def messages_with_marks() -> list[MarkedMessage]:
-    """Recent messages with a mark of ours in their status, of runs that have ended and of
-    others. Empty where this version of Open WebUI keeps no table of messages."""
-    if not is_open_webui_here():
-        return []
-    try:
-        from open_webui.internal.db import get_async_db_context
-        from open_webui.models.chat_messages import ChatMessage
-        from sqlalchemy import String, cast, select
-
-        query = (
-            select(
-                ChatMessage.chat_id,
-                ChatMessage.id,
-                ChatMessage.user_id,
-                ChatMessage.status_history,
-            )
-            .where(ChatMessage.updated_at > int(time.time()) - _RECENT_SECONDS)
-            .where(cast(ChatMessage.status_history, String).like(f'%"{MARK}"%'))
-        )
-        async with get_async_db_context() as database:
-            rows = (await database.execute(query)).all()
-    except Exception:
-        _host_log.exception("unfinished runs could not be looked for")
-        return []
-    return [
-        MarkedMessage(chat, row.removeprefix(f"{chat}-"), user, history)
-        for chat, row, user, history in rows
-    ]
-
-
-# ===== end owui_plugin/host.py =====
+# ===== end owui_plugin/command_line.py =====
 
 # ===== begin owui_plugin/dialogs.py =====
 
@@ -9655,21 +9818,15 @@ question then has an answer of its own, and none waits for ever."""
 _dialogs_log = logging.getLogger("run_code.dialogs")
 _PATIENCE_SECONDS = 120.0
 _ALL = "all"
-# What choose_blocks gives for an administrator who wants the sandbox checked instead.
-CHECK = "check"
-_CHECK_OPTION = {"value": CHECK, "label": "Check the sandbox (takes half a minute)"}
 
 
 class _NoDialog(Exception):
     """There is no page that could show a dialog."""
 
 
-async def choose_blocks(
-    caller: Any, blocks: Sequence[CodeBlock], is_admin: bool = False
-) -> list[CodeBlock] | str:
+async def choose_blocks(caller: Any, blocks: Sequence[CodeBlock]) -> list[CodeBlock]:
     """Which of several blocks to run: all or one; empty when the person cancels, or does
-    not answer. The last one when nobody can be asked. An administrator may choose CHECK.
-    """
+    not answer. The last one when nobody can be asked."""
     if len(blocks) == 1:
         return list(blocks)
     options = [{"value": _ALL, "label": "All, in order, in one sandbox"}]
@@ -9680,14 +9837,10 @@ async def choose_blocks(
         }
         for index, block in enumerate(blocks)
     ]
-    if is_admin:
-        options.append(_CHECK_OPTION)
     try:
         answer = await _select(caller, "Which code should run?", options, _ALL)
     except _NoDialog:
         return [blocks[-1]]
-    if answer == CHECK and is_admin:
-        return CHECK
     if answer == _ALL:
         return list(blocks)
     if answer.isdigit() and int(answer) < len(blocks):
@@ -9717,12 +9870,6 @@ async def ask_to_stop(caller: Any) -> bool:
         return await _ask(caller, "confirmation", question) is True
     except _NoDialog:
         return False
-
-
-async def show_report(caller: Any, title: str, text: str) -> None:
-    """Show a text until it is clicked away."""
-    with suppress(_NoDialog):
-        await _ask(caller, "confirmation", {"title": title, "message": text})
 
 
 async def _select(
@@ -9756,6 +9903,504 @@ async def _ask(caller: Any, kind: str, question: dict[str, Any]) -> Any:
 
 
 # ===== end owui_plugin/dialogs.py =====
+
+# ===== begin owui_plugin/displays.py =====
+
+"""What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
+
+HTML of a program is active content. It is never put into Markdown; stored, it is a download;
+and as an embed it is two frames deep. The outer one is Open WebUI's, whose sandbox a user can
+open to Open WebUI's own origin in the settings. The inner one is ours: scripts and nothing
+else, an origin of its own always, no network but the libraries that charts are drawn with.
+"""
+
+
+_LARGEST_EMBED = 1 << 20
+_MOST_EMBEDS = 4
+_TALLEST = 2000  # pixels
+_HTML_TYPE = "text/html"
+
+# Where charts of plotly, Altair and Bokeh get their scripts.
+_LIBRARIES = "https://cdn.plot.ly https://cdn.jsdelivr.net https://cdn.bokeh.org"
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        f"script-src 'unsafe-inline' 'unsafe-eval' blob: {_LIBRARIES}",
+        f"style-src 'unsafe-inline' {_LIBRARIES}",
+        f"font-src data: {_LIBRARIES}",
+        "img-src data: blob:",
+        "media-src data: blob:",
+        "worker-src blob:",
+        "form-action 'none'",
+        "base-uri 'none'",
+    )
+)
+
+# The inner document tells how tall it is; the outer one believes numbers only, and passes
+# them on as Open WebUI expects them.
+_MEASURING = """<script>
+new ResizeObserver(() => parent.postMessage(document.documentElement.scrollHeight, "*"))
+  .observe(document.documentElement);
+</script>"""
+_OUTER = """<!DOCTYPE html>
+<html><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<style>html, body {{ margin: 0; background: white }} iframe {{ border: 0; width: 100% }}</style>
+</head><body>
+<iframe title="{title}" sandbox="allow-scripts" srcdoc="{inner}"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+addEventListener("message", (event) => {{
+  if (event.source !== frame.contentWindow || !Number.isFinite(event.data)) return;
+  const height = Math.max(40, Math.min({tallest}, Math.ceil(event.data)));
+  frame.style.height = height + "px";
+  parent.postMessage({{ type: "iframe:height", height: height + 8 }}, "*");
+}});
+</script>
+</body></html>
+"""
+
+
+def display_files(result: RunResult) -> tuple[OutputFile, ...]:
+    """Every display as a file to store, in the order in which they were shown."""
+    return tuple(
+        OutputFile(entry.name, entry.size, entry.content) for entry in result.displays
+    )
+
+
+def display_embeds(result: RunResult) -> list[str]:
+    """HTML documents for Open WebUI's ``embeds`` event, for the HTML that the run showed.
+
+    What is too large for a chat to hold is left out; it is among display_files all the same.
+    """
+    embeds = []
+    for entry in result.displays:
+        if entry.mime_type == _HTML_TYPE and entry.size <= _LARGEST_EMBED:
+            entry.content.seek(0)
+            untrusted_html = entry.content.read().decode("utf-8", "replace")
+            entry.content.seek(0)
+            embeds.append(_isolated(untrusted_html, entry.name))
+    return embeds[:_MOST_EMBEDS]
+
+
+def _isolated(untrusted_html: str, title: str) -> str:
+    return _OUTER.format(
+        policy=_POLICY,
+        title=html.escape(title),
+        inner=html.escape(untrusted_html + _MEASURING),
+        tallest=_TALLEST,
+    )
+
+
+# ===== end owui_plugin/displays.py =====
+
+# ===== begin owui_plugin/file_names.py =====
+
+"""Names of files: in the work folder, as a download, and shown. Pure functions.
+
+A name from a program or a person is any text. In the work folder it stays what it is, as far
+as a file system takes it; a download gets a name that is safe on every computer.
+"""
+
+
+_LONGEST_BYTES = 255
+_LONGEST_DOWNLOAD = 200
+_LONGEST_SUFFIX = 20
+_FORBIDDEN = frozenset('<>:"/\\|?*')
+# Control characters, invisible ones, halves of characters, and ends of lines.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+_DOUBLE_SUFFIX = re.compile(r"\.tar\.\w{1,4}$", re.IGNORECASE)
+_UNNAMED = "file"
+
+
+def work_name(untrusted_name: str) -> str:
+    """The name that an attached file gets in the work folder: its own, without a path."""
+    last = untrusted_name.replace("\0", "").rpartition("/")[2]
+    name = last.encode("utf-8", "replace").decode()
+    if name in ("", ".", ".."):
+        return _UNNAMED
+    return _shortened(name, _LONGEST_BYTES)
+
+
+def unused_name(wanted: str, taken: set[str]) -> str:
+    """The wanted name, or the first of name_2, name_3, … that is not taken."""
+    candidate, number = wanted, 1
+    while candidate in taken:
+        number += 1
+        mark = f"_{number}"
+        stem, suffix = _split_suffix(_shortened(wanted, _LONGEST_BYTES - len(mark)))
+        candidate = f"{stem}{mark}{suffix}"
+    return candidate
+
+
+def download_name(untrusted_path: str) -> str:
+    """A name for a download: close to the file's own, and harmless everywhere."""
+    last = untrusted_path.rpartition("/")[2]
+    name = "".join("_" if _is_unsafe(character) else character for character in last)
+    name = name.rstrip(". ")
+    if not name or name[0] in ".- " or _DEVICE.match(name):
+        name = "_" + name
+    return _shortened(name, _LONGEST_DOWNLOAD).rstrip(". ")
+
+
+def short_name(name: str, most: int = 80) -> str:
+    """A name of at most ``most`` characters: what is cut is the middle, never the ending."""
+    if len(name) <= most:
+        return name
+    end = most // 3
+    return f"{name[: most - end - 1]}…{name[-end:]}"
+
+
+def _is_unsafe(character: str) -> bool:
+    return character in _FORBIDDEN or unicodedata.category(character) in _HIDDEN
+
+
+def _split_suffix(name: str) -> tuple[str, str]:
+    double = _DOUBLE_SUFFIX.search(name)
+    at = double.start() if double else name.rfind(".")
+    if at <= 0 or len(name[at:].encode("utf-8", "replace")) > _LONGEST_SUFFIX:
+        return name, ""
+    return name[:at], name[at:]
+
+
+def _shortened(name: str, most_bytes: int) -> str:
+    if len(name.encode("utf-8", "replace")) <= most_bytes:
+        return name
+    stem, suffix = _split_suffix(name)
+    room = most_bytes - len(suffix.encode("utf-8", "replace"))
+    return stem.encode("utf-8", "replace")[:room].decode("utf-8", "ignore") + suffix
+
+
+# ===== end owui_plugin/file_names.py =====
+
+# ===== begin owui_plugin/media_types.py =====
+
+"""What a file is, told by its name: its MIME type, and how a chat can show it.
+
+Only the name counts. Open WebUI serves everything but plain text and PDF as a download, so
+that a page or a drawing from a sandbox never runs as a page of Open WebUI; a picture shown
+by an ``<img>`` runs no script whatever it holds.
+"""
+
+
+_ANYTHING = "application/octet-stream"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_MORE_TYPES = {
+    ".avif": "image/avif",
+    ".docx": f"{_OFFICE}wordprocessingml.document",
+    ".flac": "audio/flac",
+    ".ipynb": "application/x-ipynb+json",
+    ".jsonl": "application/jsonl",
+    ".log": "text/plain",
+    ".m4a": "audio/mp4",
+    ".md": "text/markdown",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".parquet": "application/vnd.apache.parquet",
+    ".pptx": f"{_OFFICE}presentationml.presentation",
+    ".toml": "application/toml",
+    ".wav": "audio/wav",
+    ".webp": "image/webp",
+    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+_PACKED = {
+    "gzip": "application/gzip",
+    "bzip2": "application/x-bzip2",
+    "xz": "application/x-xz",
+}
+_PICTURES = frozenset(
+    f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml", "bmp")
+)
+_READABLE = frozenset(
+    {
+        "text/plain",
+        "text/csv",
+        "text/tab-separated-values",
+        "text/markdown",
+        "application/json",
+        "application/jsonl",
+    }
+)
+
+
+def _known_types() -> MimeTypes:
+    types = MimeTypes()  # the library's own table, without the machine's files
+    for suffix, kind in _MORE_TYPES.items():
+        types.add_type(kind, suffix)
+    return types
+
+
+_TYPES = _known_types()
+
+
+def media_type(name: str) -> str:
+    """The MIME type of a file of this name; ``application/octet-stream`` when unknown."""
+    # A name is no URL: guess_type would cut it at a colon or a question mark.
+    suffixed = "file." + ".".join(name.rpartition("/")[2].split(".")[1:][-2:])
+    kind, packing = _TYPES.guess_type(suffixed.replace(":", "_"))
+    if packing:
+        return _PACKED.get(packing, _ANYTHING)
+    return kind or _ANYTHING
+
+
+def is_image(kind: str) -> bool:
+    """Whether browsers show this type as a picture."""
+    return kind in _PICTURES
+
+
+def is_audio(kind: str) -> bool:
+    """Whether this type is sound."""
+    return kind.startswith("audio/")
+
+
+def is_video(kind: str) -> bool:
+    """Whether this type is video."""
+    return kind.startswith("video/")
+
+
+def can_preview(kind: str) -> bool:
+    """Whether the start of such a file tells a reader something."""
+    return kind in _READABLE
+
+
+# ===== end owui_plugin/media_types.py =====
+
+# ===== begin owui_plugin/file_store.py =====
+
+"""What a run made, kept as files of the person in Open WebUI's own store."""
+
+
+ARCHIVE_ABOVE = 10  # files of one run; more are offered in a ZIP archive too
+_ARCHIVE_NAME = "files.zip"
+_OUTPUT_NAME = "full-output.txt"
+_PREVIEW_BYTES = 2048
+_HASH_CHUNK = 1 << 20
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+_EMPTY = "empty"
+
+_store_log = logging.getLogger("run_code.file_store")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose files they are, and the message that they belong to."""
+
+    user_id: str
+    chat_id: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A stored file. ``kind``: ``shown`` (a figure or another display), ``made`` by the
+    program, its whole ``output``, or an ``archive`` of all that it made; ``start`` is the
+    first of its text, if it is one worth showing.
+    """
+
+    name: str
+    size: int
+    file_id: str
+    kind: str
+    media: str
+    start: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """What was stored of a run, what was not, and the names of old files that had to go."""
+
+    files: tuple[KeptFile, ...] = ()
+    refused: tuple[SkippedFile, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+    def applied_to(self, result: RunResult) -> RunResult:
+        """The result with the files and displays that are really there."""
+        made, shown = (
+            {file.name for file in self.files if file.kind == kind}
+            for kind in ("made", "shown")
+        )
+        return replace(
+            result,
+            files=tuple(file for file in result.files if file.name in made),
+            displays=tuple(one for one in result.displays if one.name in shown),
+            skipped=(*result.skipped, *self.refused),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    file: OutputFile
+    kind: str
+
+
+async def keep_files(
+    place: Place, result: RunResult, quota: Quota, with_output: bool
+) -> KeptFiles:
+    """Store the files of a run for a person, as far as the quota goes; never raises for what
+    the store does. ``with_output``: the whole output too, because the chat shows a part.
+    """
+    empty = [SkippedFile(file.name, _EMPTY) for file in result.files if not file.size]
+    # What was shown is small, and what a person looks for first.
+    candidates = [_Candidate(file, "shown") for file in display_files(result)]
+    candidates += [_Candidate(file, "made") for file in result.files if file.size]
+    if with_output:
+        candidates += [_Candidate(file, "output") for file in _whole_output(result)]
+    archive = await asyncio.to_thread(_archive_of, result.files)
+    candidates += [_Candidate(file, "archive") for file in archive]
+    if not candidates:
+        return KeptFiles(refused=tuple(empty))
+    deleted: list[str] = []
+    try:
+        async with storage_lock(data_folder(), place.user_id):
+            if quota.delete_oldest:
+                await _make_room(place, candidates, quota, deleted)
+            kept, refused = await _keep_within_quota(
+                place, result.run_id, candidates, quota
+            )
+        await link_to_chat(
+            place.chat_id,
+            place.message_id,
+            [file.file_id for file in kept],
+            place.user_id,
+        )
+    except Exception as error:
+        _store_log.exception("the files of run %s could not be stored", result.run_id)
+        reason = str(error) if isinstance(error, SandboxError) else _why_not(error)
+        kept = []
+        refused = [SkippedFile(entry.name, reason) for entry in result.contents]
+    finally:
+        for candidate in candidates:
+            candidate.file.content.close()
+    return KeptFiles(tuple(kept), (*empty, *refused), tuple(deleted))
+
+
+async def _make_room(
+    place: Place, candidates: Sequence[_Candidate], quota: Quota, deleted: list[str]
+) -> None:
+    """Delete the oldest files of a person as far as is needed, and note their names."""
+    sizes = [candidate.file.size for candidate in candidates]
+    stored = await files_of_runs(place.user_id)
+    for file in oldest_to_delete(sizes, stored, quota):
+        try:
+            if await delete_file(file):
+                deleted.append(file.name)
+        except Exception:  # a storage provider raises whatever it likes
+            _store_log.exception("an old file could not be deleted")
+
+
+async def _keep_within_quota(
+    place: Place, run_id: str, candidates: Sequence[_Candidate], quota: Quota
+) -> tuple[list[KeptFile], list[SkippedFile]]:
+    kept, refused = [], []
+    usage = usage_of(await files_of_runs(place.user_id))
+    reasons = refusals([entry.file.size for entry in candidates], usage, quota)
+    for candidate, reason in zip(candidates, reasons, strict=True):
+        stored = None
+        if not reason:
+            stored, reason = await _keep_one(place, run_id, candidate)
+        if stored is not None:
+            kept.append(stored)
+        elif candidate.kind != "archive":
+            refused.append(SkippedFile(candidate.file.name, reason))
+    return kept, refused
+
+
+async def _keep_one(
+    place: Place, run_id: str, candidate: _Candidate
+) -> tuple[KeptFile | None, str]:
+    """The stored file, or None and why not."""
+    file, file_id = candidate.file, str(uuid.uuid4())
+    # No ending: where Open WebUI takes the type from this name, it must not be a page.
+    stored_name = f"{file_id}_run_code"
+    mark = {
+        "run": run_id,
+        "kind": candidate.kind,
+        "path": file.name,
+        "at": time.time(),
+    }
+    media = media_type(file.name)
+    try:
+        digest, start = await asyncio.to_thread(_look_into, file.content)
+        path = await asyncio.to_thread(write_bytes, file.content, stored_name)
+        name = download_name(file.name)
+        record = FileRecord(file_id, place.user_id, name, path, mark)
+        if await insert_record(record, media, file.size, digest) is None:
+            raise RuntimeError("the database did not take the record")
+    except Exception as error:  # a storage provider raises whatever it likes
+        _store_log.exception("a file of run %s could not be stored", run_id)
+        await asyncio.to_thread(delete_bytes, stored_name)
+        return None, _why_not(error)
+    start = start if can_preview(media) else b""
+    return (
+        KeptFile(file.name, file.size, file_id, candidate.kind, media, start),
+        "",
+    )
+
+
+def _whole_output(result: RunResult) -> list[OutputFile]:
+    """The output as a file; nothing when a part of it is lost."""
+    if result.full_output is not None:
+        return [result.full_output]
+    if result.output.omitted:
+        return []
+    data = str(result.output).encode("utf-8", "replace")
+    return [OutputFile(_OUTPUT_NAME, len(data), BytesIO(data))]
+
+
+def _look_into(content: IO[bytes]) -> tuple[str, bytes]:
+    """SHA-256 in hex and first bytes of a file, which is left at its start."""
+    content.seek(0)
+    start = content.read(_PREVIEW_BYTES)
+    digest = hashlib.sha256(start)
+    while chunk := content.read(_HASH_CHUNK):
+        digest.update(chunk)
+    content.seek(0)
+    return digest.hexdigest(), start
+
+
+def _why_not(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
+        return "the server's disk is full. Ask your administrator to make room"
+    return "the server could not store it. Ask your administrator to look at its log"
+
+
+def _archive_of(files: Sequence[OutputFile]) -> list[OutputFile]:
+    """One archive of all files when there are many, else nothing. A host without room for it
+    goes without."""
+    if len(files) <= ARCHIVE_ABOVE or not any(file.size for file in files):
+        return []
+    content = spooled_file()
+    try:
+        with zipfile.ZipFile(
+            content, "w", zipfile.ZIP_DEFLATED, compresslevel=1
+        ) as archive:
+            _fill_archive(archive, files)
+        size = content.tell()
+        content.seek(0)
+    except OSError:
+        _store_log.exception("an archive of files could not be made")
+        content.close()
+        return []
+    return [OutputFile(_ARCHIVE_NAME, size, content)]
+
+
+def _fill_archive(archive: zipfile.ZipFile, files: Sequence[OutputFile]) -> None:
+    taken: set[str] = set()
+    for file in files:
+        safe = "/".join(download_name(part) for part in file.name.split("/"))
+        name = unused_name(safe, taken)
+        taken.add(name)
+        file.content.seek(0)
+        with archive.open(name, "w", force_zip64=True) as member:
+            while chunk := file.content.read(_HASH_CHUNK):
+                member.write(chunk)
+        file.content.seek(0)
+
+
+# ===== end owui_plugin/file_store.py =====
 
 # ===== begin sandbox_core/admission.py =====
 
@@ -9984,7 +10629,7 @@ _OUR_FAULT = (
 _runtime_log = logging.getLogger("run_code.runtime")
 _board_lock = threading.Lock()
 
-Told = Callable[[], None]
+Told = Callable[[], Awaitable[None]]
 
 
 class _Runtime:
@@ -9998,7 +10643,8 @@ class _Runtime:
         self._admission = Admission(runs, per_user, most, (most + 1) // 2)
         # Never the loop's own executor: file uploads of everybody wait in that one.
         self._executor = ThreadPoolExecutor(runs + 2, "run-code")
-        self._backend.start()
+        if self._backend.reaper is not None:
+            self._backend.reaper.start()
         self._lock = threading.Lock()
         self._runs = 0
         self._retired = False
@@ -10018,7 +10664,8 @@ class _Runtime:
     def retire(self) -> None:
         """No new runs will come. Those that have come end in their own time, those in the
         queue too, and the threads after them."""
-        self._backend.stop()
+        if self._backend.reaper is not None:
+            self._backend.reaper.stop()
         drain = self._backend.give_up_idle_sandboxes
         threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
@@ -10047,11 +10694,9 @@ class _Runtime:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
         run_id = plain_request["run_id"]
-        if refusal := self._backend.why_not():
-            return _refused(run_id, refusal).to_plain()
         try:
             if self._admission.would_wait(user):
-                on_wait()
+                await on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
             return await self._run_admitted(
@@ -10072,7 +10717,7 @@ class _Runtime:
         on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
-            on_start()
+            await on_start()
             work = self._executor.submit(
                 self._run_in_thread, plain_request, cancel, on_event
             )
@@ -10176,7 +10821,7 @@ def start_run(
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
-    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is called if the
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
     run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
     A refusal comes as a result, with the sentence in its message.
     """
@@ -10227,859 +10872,6 @@ def claim(
 
 
 # ===== end owui_plugin/runtime.py =====
-
-# ===== begin owui_plugin/progress.py =====
-
-"""What a person sees of a run while it lasts: the grey line above the answer.
-
-Each line is a write to Open WebUI's database, so there are at most three of them: waiting,
-running, ended. The first two carry our mark, by which a restart finds them again. No run waits
-until they are written, and one that is over at once has the last one only.
-"""
-
-
-# After this many seconds over its own limit a run is over at the latest. They hold start-up,
-# transfers and clean-up; in the queue, other people's runs too.
-_RUN_SECONDS = 120
-_QUEUE_SECONDS = 600
-# A run that is over within this time is over before anybody could read that it runs.
-_QUIET_SECONDS = 0.15
-
-
-class Progress:
-    """Tells the states of one run, beside it. ``label`` names what runs, as ``Python``;
-    ``limit_seconds`` is its time limit; ``show`` is awaited with each status line.
-    """
-
-    def __init__(
-        self,
-        label: str,
-        run_id: str,
-        limit_seconds: float,
-        show: Callable[[dict[str, Any]], Awaitable[None]],
-    ) -> None:
-        self._label = label
-        self._run_id = run_id
-        self._limit_seconds = limit_seconds
-        self._show = show
-        self._untold: dict[str, Any] | None = None
-        self._changed = asyncio.Event()
-        self._over = asyncio.Event()
-        self._teller = keep_task(self._tell())
-
-    def waiting(self) -> None:
-        """The run has to wait for others."""
-        self._say("Waiting for a free sandbox…", _QUEUE_SECONDS)
-
-    def running(self) -> None:
-        """The run is about to begin."""
-        self._say(f"Running {self._label}…", _RUN_SECONDS)
-
-    async def end(self) -> None:
-        """Nothing is told from now on; what is being told has been told on return."""
-        self._over.set()
-        self._changed.set()
-        await asyncio.wait({self._teller})
-
-    def ended(self, result: RunResult) -> dict[str, Any]:
-        """The last status of the run, for whoever shows its result."""
-        if result.outcome is Outcome.OK:
-            return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
-        # There is room for one line; all of it is in the result.
-        first, point, _ = result.message.partition(". ")
-        return ended_status(first + point.strip())
-
-    def _say(self, text: str, overtime: float) -> None:
-        expires_at = time.time() + self._limit_seconds + overtime
-        mark = running_mark(self._run_id, current_owner(), expires_at)
-        self._untold = {"description": text, "done": False, MARK: mark}
-        self._changed.set()
-
-    async def _tell(self) -> None:
-        await _set_within(self._over, _QUIET_SECONDS)
-        while not self._over.is_set():
-            await self._changed.wait()
-            self._changed.clear()
-            status, self._untold = self._untold, None
-            if status is not None and not self._over.is_set():
-                await self._show(status)
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, but not longer than this."""
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
-
-
-def ended_status(text: str) -> dict[str, Any]:
-    """A status after which nothing is under way any more."""
-    return {"description": text, "done": True, MARK: ended_mark()}
-
-
-# ===== end owui_plugin/progress.py =====
-
-# ===== begin owui_plugin/check.py =====
-
-"""The check of the sandbox for an administrator, from the button's own dialog."""
-
-
-_LOOKING = "Checking the sandbox: it runs a dozen hostile programs"
-
-
-async def check_sandbox(
-    shared: SharedSettings, emitter: Emitter | None, caller: Any
-) -> None:
-    """Look, prove, and show each finding. Called for administrators only: the findings name
-    paths and versions of the host."""
-    await emit(emitter, "status", {"description": _LOOKING, "done": False})
-    # Never the loop's own executor, and no place among the runs.
-    executor = ThreadPoolExecutor(1, "run-code-check")
-    try:
-        loop = asyncio.get_running_loop()
-        findings = await loop.run_in_executor(executor, examine_backend, shared)
-    finally:
-        executor.shutdown(wait=False)
-    faults = sum(not finding.ok for finding in findings)
-    sentence = f"{faults} to mend" if faults else "all is well"
-    await emit(emitter, "status", ended_status(f"Sandbox checked: {sentence}"))
-    await show_report(
-        caller, f"Check of the sandbox: {sentence}", report_text(findings)
-    )
-
-
-def report_text(findings: Sequence[Finding]) -> str:
-    """The findings as Markdown: what is wrong comes first, with its mend."""
-    lines = []
-    for finding in sorted(findings, key=lambda entry: entry.ok):
-        lines.append(
-            f"{'✅' if finding.ok else '❌'} **{finding.name}**: {finding.text}"
-        )
-        if not finding.ok:
-            lines += [
-                line for line in (finding.why, f"Mend it: `{finding.mend}`") if line
-            ]
-    return "\n\n".join(lines)
-
-
-# ===== end owui_plugin/check.py =====
-
-# ===== begin sandbox_core/terminal.py =====
-
-"""Runs and findings on a terminal: what both command lines print, and their exit codes."""
-
-
-_EXIT_CODES = {
-    Outcome.TIMEOUT: 124,
-    Outcome.SANDBOX_ERROR: 125,
-    Outcome.CANCELLED: 130,
-}
-_KILLED = 137
-
-
-def print_event(event: RunEvent) -> None:
-    """Program output to the stream that it was written to, at once."""
-    if event.kind == "text":
-        stream = sys.stdout if event.stream == "stdout" else sys.stderr
-        print(event.text, end="", file=stream, flush=True)
-
-
-def print_findings(findings: Sequence[Finding]) -> int:
-    """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
-    for finding in findings:
-        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
-        if finding.why and not finding.ok:
-            print(f"      {finding.why}")
-        if finding.mend and not finding.ok:
-            print(f"      mend it: {finding.mend}")
-    return 0 if all(finding.ok for finding in findings) else 1
-
-
-def exit_status(result: RunResult) -> int:
-    """The program's own exit code. If it did not end by itself: 124 after a time-out, 125 if
-    it could not run, 130 when stopped, 128 + signal when killed, as shells and coreutils do.
-    """
-    if result.outcome in _EXIT_CODES:
-        return _EXIT_CODES[result.outcome]
-    code = result.shell_exit_code
-    return _KILLED if code is None else code
-
-
-# ===== end sandbox_core/terminal.py =====
-
-# ===== begin owui_plugin/command_line.py =====
-
-"""A pasted plugin file as a command: run a program with it, or prove that it works here.
-
-echo 'print(1)' | python3 run_code.py [--language python]
-python3 run_code.py --self-test
-"""
-
-
-_COULD_NOT_RUN = 125
-
-
-def run_plugin_file(plugin: str) -> int:
-    """The command of a plugin file; ``plugin`` is ``function`` or ``tool``. Returns the exit
-    code: the program's own, or 125 when it could not run; 1 when the self-test found a fault.
-    """
-    parser = argparse.ArgumentParser(description=f"The Run code {plugin} as a command.")
-    parser.add_argument(
-        "--self-test", action="store_true", help="prove that runs work here"
-    )
-    parser.add_argument("--language", default="python", help="of the program on stdin")
-    options = parser.parse_args()
-    try:
-        settings = resolve_settings(EveryValve(), None, os.environ)
-        if options.self_test:
-            return print_findings(examine_backend(settings.shared))
-        runner = open_backend(settings.shared).runner
-        steps = (Step(options.language, sys.stdin.read()),)
-        try:
-            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
-        finally:
-            runner.close()
-    except SandboxError as error:
-        print(error, file=sys.stderr)
-        return _COULD_NOT_RUN
-    if result.message:
-        print(result.message, file=sys.stderr)
-    return exit_status(result)
-
-
-# ===== end owui_plugin/command_line.py =====
-
-# ===== begin owui_plugin/displays.py =====
-
-"""What a run showed, for Open WebUI: entries to store, and interactive parts as embeds.
-
-HTML of a program is active content. It is never put into Markdown; stored, it is a download;
-and as an embed it is two frames deep. The outer one is Open WebUI's, whose sandbox a user can
-open to Open WebUI's own origin in the settings. The inner one is ours: scripts and nothing
-else, an origin of its own always, no network but the libraries that charts are drawn with.
-"""
-
-
-_LARGEST_EMBED = 1 << 20
-_MOST_EMBEDS = 4
-_TALLEST = 2000  # pixels
-_HTML_TYPE = "text/html"
-
-# Where charts of plotly, Altair and Bokeh get their scripts.
-_LIBRARIES = "https://cdn.plot.ly https://cdn.jsdelivr.net https://cdn.bokeh.org"
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        f"script-src 'unsafe-inline' 'unsafe-eval' blob: {_LIBRARIES}",
-        f"style-src 'unsafe-inline' {_LIBRARIES}",
-        f"font-src data: {_LIBRARIES}",
-        "img-src data: blob:",
-        "media-src data: blob:",
-        "worker-src blob:",
-        "form-action 'none'",
-        "base-uri 'none'",
-    )
-)
-
-# The inner document tells how tall it is; the outer one believes numbers only, and passes
-# them on as Open WebUI expects them.
-_MEASURING = """<script>
-new ResizeObserver(() => parent.postMessage(document.documentElement.scrollHeight, "*"))
-  .observe(document.documentElement);
-</script>"""
-_OUTER = """<!DOCTYPE html>
-<html><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<style>html, body {{ margin: 0; background: white }} iframe {{ border: 0; width: 100% }}</style>
-</head><body>
-<iframe title="{title}" sandbox="allow-scripts" srcdoc="{inner}"></iframe>
-<script>
-const frame = document.querySelector("iframe");
-addEventListener("message", (event) => {{
-  if (event.source !== frame.contentWindow || !Number.isFinite(event.data)) return;
-  const height = Math.max(40, Math.min({tallest}, Math.ceil(event.data)));
-  frame.style.height = height + "px";
-  parent.postMessage({{ type: "iframe:height", height: height + 8 }}, "*");
-}});
-</script>
-</body></html>
-"""
-
-
-def display_files(result: RunResult) -> tuple[OutputFile, ...]:
-    """Every display as a file to store, in the order in which they were shown."""
-    return tuple(
-        OutputFile(entry.name, entry.size, entry.content) for entry in result.displays
-    )
-
-
-def display_embeds(result: RunResult) -> list[str]:
-    """HTML documents for Open WebUI's ``embeds`` event, for the HTML that the run showed.
-
-    What is too large for a chat to hold is left out; it is among display_files all the same.
-    """
-    embeds = []
-    for entry in result.displays:
-        if entry.mime_type == _HTML_TYPE and entry.size <= _LARGEST_EMBED:
-            entry.content.seek(0)
-            untrusted_html = entry.content.read().decode("utf-8", "replace")
-            entry.content.seek(0)
-            embeds.append(_isolated(untrusted_html, entry.name))
-    return embeds[:_MOST_EMBEDS]
-
-
-def _isolated(untrusted_html: str, title: str) -> str:
-    return _OUTER.format(
-        policy=_POLICY,
-        title=html.escape(title),
-        inner=html.escape(untrusted_html + _MEASURING),
-        tallest=_TALLEST,
-    )
-
-
-# ===== end owui_plugin/displays.py =====
-
-# ===== begin owui_plugin/file_names.py =====
-
-"""Names of files: in the work folder, as a download, and shown. Pure functions.
-
-A name from a program or a person is any text. In the work folder it stays what it is, as far
-as a file system takes it; a download gets a name that is safe on every computer.
-"""
-
-
-_LONGEST_BYTES = 255
-_LONGEST_DOWNLOAD = 200
-_LONGEST_SUFFIX = 20
-_FORBIDDEN = frozenset('<>:"/\\|?*')
-# Control characters, invisible ones, halves of characters, and ends of lines.
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
-_DOUBLE_SUFFIX = re.compile(r"\.tar\.\w{1,4}$", re.IGNORECASE)
-_UNNAMED = "file"
-
-
-def work_name(untrusted_name: str) -> str:
-    """The name that an attached file gets in the work folder: its own, without a path."""
-    last = untrusted_name.replace("\0", "").rpartition("/")[2]
-    name = last.encode("utf-8", "replace").decode()
-    if name in ("", ".", ".."):
-        return _UNNAMED
-    return _shortened(name, _LONGEST_BYTES)
-
-
-def unused_name(wanted: str, taken: set[str]) -> str:
-    """The wanted name, or the first of name_2, name_3, … that is not taken."""
-    candidate, number = wanted, 1
-    while candidate in taken:
-        number += 1
-        mark = f"_{number}"
-        stem, suffix = _split_suffix(_shortened(wanted, _LONGEST_BYTES - len(mark)))
-        candidate = f"{stem}{mark}{suffix}"
-    return candidate
-
-
-def download_name(untrusted_path: str) -> str:
-    """A name for a download: close to the file's own, and harmless everywhere."""
-    last = untrusted_path.rpartition("/")[2]
-    name = "".join("_" if _is_unsafe(character) else character for character in last)
-    name = name.rstrip(". ")
-    if not name or name[0] in ".- " or _DEVICE.match(name):
-        name = "_" + name
-    return _shortened(name, _LONGEST_DOWNLOAD).rstrip(". ")
-
-
-def short_name(name: str, most: int = 80) -> str:
-    """A name of at most ``most`` characters: what is cut is the middle, never the ending."""
-    if len(name) <= most:
-        return name
-    end = most // 3
-    return f"{name[: most - end - 1]}…{name[-end:]}"
-
-
-def _is_unsafe(character: str) -> bool:
-    return character in _FORBIDDEN or unicodedata.category(character) in _HIDDEN
-
-
-def _split_suffix(name: str) -> tuple[str, str]:
-    double = _DOUBLE_SUFFIX.search(name)
-    at = double.start() if double else name.rfind(".")
-    if at <= 0 or len(name[at:].encode("utf-8", "replace")) > _LONGEST_SUFFIX:
-        return name, ""
-    return name[:at], name[at:]
-
-
-def _shortened(name: str, most_bytes: int) -> str:
-    if len(name.encode("utf-8", "replace")) <= most_bytes:
-        return name
-    stem, suffix = _split_suffix(name)
-    room = most_bytes - len(suffix.encode("utf-8", "replace"))
-    return stem.encode("utf-8", "replace")[:room].decode("utf-8", "ignore") + suffix
-
-
-# ===== end owui_plugin/file_names.py =====
-
-# ===== begin owui_plugin/host_files.py =====
-
-"""What we ask of Open WebUI's file store, each request behind one small function.
-
-Verified with Open WebUI 0.12.4, like the host module. Nothing here decides anything; whatever
-Open WebUI or its storage provider raises is passed on. Functions that are not ``async`` block.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A file of Open WebUI. ``path`` is the storage's own. ``mark`` is our note on a file that
-    a run made, else empty."""
-
-    file_id: str
-    user_id: str
-    name: str
-    path: str
-    mark: dict[str, Any]
-
-
-async def chat_messages(chat_id: str) -> dict[str, Any]:
-    """The messages of a stored chat by id; empty for a temporary one."""
-    if not is_saved_chat(chat_id):
-        return {}
-    from open_webui.models.chats import Chats
-
-    return await settle(Chats.get_messages_map_by_chat_id(chat_id)) or {}
-
-
-async def message_file_ids(chat_id: str, message_id: str) -> list[str]:
-    """Ids of the files that are linked to a message of a chat; none in versions of Open WebUI
-    that know no such links."""
-    from open_webui.models.chats import Chats
-
-    if not hasattr(Chats, "get_chat_files_by_chat_id_and_message_id"):
-        return []
-    links = await settle(
-        Chats.get_chat_files_by_chat_id_and_message_id(chat_id, message_id)
-    )
-    return [link.file_id for link in links]
-
-
-async def link_to_chat(
-    chat_id: str, message_id: str, file_ids: list[str], user_id: str
-) -> None:
-    """Link files to a message: whoever may read the shared chat may then read them."""
-    from open_webui.models.chats import Chats
-
-    if is_saved_chat(chat_id) and hasattr(Chats, "insert_chat_files"):
-        await settle(Chats.insert_chat_files(chat_id, message_id, file_ids, user_id))
-
-
-async def file_records(file_ids: Iterable[str]) -> dict[str, FileRecord]:
-    """The files among these that exist, by id."""
-    wanted = list(file_ids)
-    if not wanted:
-        return {}
-    from open_webui.models.files import Files
-
-    found = await settle(Files.get_files_by_ids(wanted))
-    return {file.id: _record_of(file) for file in found}
-
-
-def _record_of(file: Any) -> FileRecord:
-    meta = file.meta if isinstance(file.meta, dict) else {}
-    mark = meta.get(MARK)
-    return FileRecord(
-        file.id,
-        str(file.user_id),
-        str(meta.get("name") or file.filename),
-        str(file.path or ""),
-        mark if isinstance(mark, dict) else {},
-    )
-
-
-async def insert_record(
-    record: FileRecord, kind: str, size: int, digest: str
-) -> FileRecord | None:
-    """Make a stored file one of its user's files. ``kind`` is its MIME type, ``size`` in
-    bytes, ``digest`` the SHA-256 in hex. None when the database did not take it."""
-    from open_webui.models.files import FileForm, Files
-
-    meta = {
-        "name": record.name,
-        "content_type": kind,
-        "size": size,
-        MARK: record.mark,
-    }
-    form = FileForm(
-        id=record.file_id,
-        hash=digest,
-        filename=record.name,
-        path=record.path,
-        # Nothing waits to be read into the search index.
-        data={"status": "completed"},
-        meta=meta,
-    )
-    return record if await settle(Files.insert_new_file(record.user_id, form)) else None
-
-
-async def usage_of(user_id: str) -> Usage:
-    """What a person keeps of files that runs made."""
-    from open_webui.internal.db import get_async_db_context
-    from open_webui.models.files import File
-    from sqlalchemy import String, cast, select
-
-    query = (
-        select(File.meta)
-        .where(File.user_id == user_id)
-        .where(cast(File.meta, String).like(f'%"{MARK}"%'))
-    )
-    async with get_async_db_context() as database:
-        metas = (await database.execute(query)).scalars().all()
-    sizes = [int(meta.get("size") or 0) for meta in metas if isinstance(meta, dict)]
-    return Usage(len(sizes), sum(sizes))
-
-
-def local_path(path: str) -> Path:
-    """A local file with the bytes at a path of the storage, which may have to be fetched."""
-    from open_webui.storage.provider import Storage
-
-    return Path(Storage.get_file(path))
-
-
-def write_bytes(content: IO[bytes], name: str) -> str:
-    """Store the bytes of an open file under a name of our own; returns the storage's path."""
-    from open_webui.storage.provider import Storage
-
-    return str(Storage.upload_file(content, name, {})[1])
-
-
-def delete_bytes(name: str) -> None:
-    """Remove what write_bytes left on this server under this name, if anything."""
-    from open_webui.config import UPLOAD_DIR
-
-    (Path(UPLOAD_DIR) / name).unlink(missing_ok=True)
-
-
-def data_folder() -> Path:
-    """Open WebUI's data folder, which all its workers on this server share. Raises
-    LookupError where there is no Open WebUI in this process."""
-    if not is_open_webui_here():
-        raise LookupError("Open WebUI does not run in this process.")
-    from open_webui.env import DATA_DIR
-
-    return Path(DATA_DIR)
-
-
-# ===== end owui_plugin/host_files.py =====
-
-# ===== begin owui_plugin/media_types.py =====
-
-"""What a file is, told by its name: its MIME type, and how a chat can show it.
-
-Only the name counts. Open WebUI serves everything but plain text and PDF as a download, so
-that a page or a drawing from a sandbox never runs as a page of Open WebUI; a picture shown
-by an ``<img>`` runs no script whatever it holds.
-"""
-
-
-_ANYTHING = "application/octet-stream"
-_OFFICE = "application/vnd.openxmlformats-officedocument."
-_MORE_TYPES = {
-    ".avif": "image/avif",
-    ".docx": f"{_OFFICE}wordprocessingml.document",
-    ".flac": "audio/flac",
-    ".ipynb": "application/x-ipynb+json",
-    ".jsonl": "application/jsonl",
-    ".log": "text/plain",
-    ".m4a": "audio/mp4",
-    ".md": "text/markdown",
-    ".ogg": "audio/ogg",
-    ".opus": "audio/ogg",
-    ".parquet": "application/vnd.apache.parquet",
-    ".pptx": f"{_OFFICE}presentationml.presentation",
-    ".toml": "application/toml",
-    ".wav": "audio/wav",
-    ".webp": "image/webp",
-    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
-    ".yaml": "application/yaml",
-    ".yml": "application/yaml",
-}
-_PACKED = {
-    "gzip": "application/gzip",
-    "bzip2": "application/x-bzip2",
-    "xz": "application/x-xz",
-}
-_PICTURES = frozenset(
-    f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "svg+xml", "bmp")
-)
-_READABLE = frozenset(
-    {
-        "text/plain",
-        "text/csv",
-        "text/tab-separated-values",
-        "text/markdown",
-        "application/json",
-        "application/jsonl",
-    }
-)
-
-
-def _known_types() -> MimeTypes:
-    types = MimeTypes()  # the library's own table, without the machine's files
-    for suffix, kind in _MORE_TYPES.items():
-        types.add_type(kind, suffix)
-    return types
-
-
-_TYPES = _known_types()
-
-
-def media_type(name: str) -> str:
-    """The MIME type of a file of this name; ``application/octet-stream`` when unknown."""
-    # A name is no URL: guess_type would cut it at a colon or a question mark.
-    suffixed = "file." + ".".join(name.rpartition("/")[2].split(".")[1:][-2:])
-    kind, packing = _TYPES.guess_type(suffixed.replace(":", "_"))
-    if packing:
-        return _PACKED.get(packing, _ANYTHING)
-    return kind or _ANYTHING
-
-
-def is_image(kind: str) -> bool:
-    """Whether browsers show this type as a picture."""
-    return kind in _PICTURES
-
-
-def is_audio(kind: str) -> bool:
-    """Whether this type is sound."""
-    return kind.startswith("audio/")
-
-
-def is_video(kind: str) -> bool:
-    """Whether this type is video."""
-    return kind.startswith("video/")
-
-
-def can_preview(kind: str) -> bool:
-    """Whether the start of such a file tells a reader something."""
-    return kind in _READABLE
-
-
-# ===== end owui_plugin/media_types.py =====
-
-# ===== begin owui_plugin/file_store.py =====
-
-"""What a run made, kept as files of the person in Open WebUI's own store."""
-
-
-ARCHIVE_ABOVE = 10  # files of one run; more are offered in a ZIP archive too
-_ARCHIVE_NAME = "files.zip"
-_OUTPUT_NAME = "full-output.txt"
-_PREVIEW_BYTES = 2048
-_HASH_CHUNK = 1 << 20
-_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
-_EMPTY = "empty"
-
-_store_log = logging.getLogger("run_code.file_store")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Whose files they are, and the message that they belong to."""
-
-    user_id: str
-    chat_id: str
-    message_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFile:
-    """A stored file. ``kind``: ``shown`` (a figure or another display), ``made`` by the
-    program, its whole ``output``, or an ``archive`` of all that it made; ``start`` is the
-    first of its text, if it is one worth showing.
-    """
-
-    name: str
-    size: int
-    file_id: str
-    kind: str
-    media: str
-    start: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFiles:
-    """What was stored of a run, and what was not."""
-
-    files: tuple[KeptFile, ...] = ()
-    refused: tuple[SkippedFile, ...] = ()
-
-    def applied_to(self, result: RunResult) -> RunResult:
-        """The result with the files and displays that are really there."""
-        made, shown = (
-            {file.name for file in self.files if file.kind == kind}
-            for kind in ("made", "shown")
-        )
-        return replace(
-            result,
-            files=tuple(file for file in result.files if file.name in made),
-            displays=tuple(one for one in result.displays if one.name in shown),
-            skipped=(*result.skipped, *self.refused),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    file: OutputFile
-    kind: str
-
-
-async def keep_files(
-    place: Place, result: RunResult, quota: Quota, with_output: bool
-) -> KeptFiles:
-    """Store the files of a run for a person, as far as the quota goes; never raises for what
-    the store does. ``with_output``: the whole output too, because the chat shows a part.
-    """
-    empty = [SkippedFile(file.name, _EMPTY) for file in result.files if not file.size]
-    # What was shown is small, and what a person looks for first.
-    candidates = [_Candidate(file, "shown") for file in display_files(result)]
-    candidates += [_Candidate(file, "made") for file in result.files if file.size]
-    if with_output:
-        candidates += [_Candidate(file, "output") for file in _whole_output(result)]
-    archive = await asyncio.to_thread(_archive_of, result.files)
-    candidates += [_Candidate(file, "archive") for file in archive]
-    if not candidates:
-        return KeptFiles(refused=tuple(empty))
-    try:
-        async with storage_lock(data_folder(), place.user_id):
-            kept, refused = await _keep_within_quota(
-                place, result.run_id, candidates, quota
-            )
-        await link_to_chat(
-            place.chat_id,
-            place.message_id,
-            [file.file_id for file in kept],
-            place.user_id,
-        )
-    except Exception as error:
-        _store_log.exception("the files of run %s could not be stored", result.run_id)
-        reason = str(error) if isinstance(error, SandboxError) else _why_not(error)
-        kept = []
-        refused = [SkippedFile(entry.name, reason) for entry in result.contents]
-    finally:
-        for candidate in candidates:
-            candidate.file.content.close()
-    return KeptFiles(tuple(kept), (*empty, *refused))
-
-
-async def _keep_within_quota(
-    place: Place, run_id: str, candidates: Sequence[_Candidate], quota: Quota
-) -> tuple[list[KeptFile], list[SkippedFile]]:
-    kept, refused = [], []
-    usage = await usage_of(place.user_id)
-    reasons = refusals([entry.file.size for entry in candidates], usage, quota)
-    for candidate, reason in zip(candidates, reasons, strict=True):
-        stored = None
-        if not reason:
-            stored, reason = await _keep_one(place, run_id, candidate)
-        if stored is not None:
-            kept.append(stored)
-        elif candidate.kind != "archive":
-            refused.append(SkippedFile(candidate.file.name, reason))
-    return kept, refused
-
-
-async def _keep_one(
-    place: Place, run_id: str, candidate: _Candidate
-) -> tuple[KeptFile | None, str]:
-    """The stored file, or None and why not."""
-    file, file_id = candidate.file, str(uuid.uuid4())
-    # No ending: where Open WebUI takes the type from this name, it must not be a page.
-    stored_name = f"{file_id}_run_code"
-    mark = {
-        "run": run_id,
-        "kind": candidate.kind,
-        "path": file.name,
-        "at": time.time(),
-    }
-    media = media_type(file.name)
-    try:
-        digest, start = await asyncio.to_thread(_look_into, file.content)
-        path = await asyncio.to_thread(write_bytes, file.content, stored_name)
-        name = download_name(file.name)
-        record = FileRecord(file_id, place.user_id, name, path, mark)
-        if await insert_record(record, media, file.size, digest) is None:
-            raise RuntimeError("the database did not take the record")
-    except Exception as error:  # a storage provider raises whatever it likes
-        _store_log.exception("a file of run %s could not be stored", run_id)
-        await asyncio.to_thread(delete_bytes, stored_name)
-        return None, _why_not(error)
-    start = start if can_preview(media) else b""
-    return (
-        KeptFile(file.name, file.size, file_id, candidate.kind, media, start),
-        "",
-    )
-
-
-def _whole_output(result: RunResult) -> list[OutputFile]:
-    """The output as a file; nothing when a part of it is lost."""
-    if result.full_output is not None:
-        return [result.full_output]
-    if result.output.omitted:
-        return []
-    data = str(result.output).encode("utf-8", "replace")
-    return [OutputFile(_OUTPUT_NAME, len(data), BytesIO(data))]
-
-
-def _look_into(content: IO[bytes]) -> tuple[str, bytes]:
-    """SHA-256 in hex and first bytes of a file, which is left at its start."""
-    content.seek(0)
-    start = content.read(_PREVIEW_BYTES)
-    digest = hashlib.sha256(start)
-    while chunk := content.read(_HASH_CHUNK):
-        digest.update(chunk)
-    content.seek(0)
-    return digest.hexdigest(), start
-
-
-def _why_not(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
-        return "the server's disk is full. Ask your administrator to make room"
-    return "the server could not store it. Ask your administrator to look at its log"
-
-
-def _archive_of(files: Sequence[OutputFile]) -> list[OutputFile]:
-    """One archive of all files when there are many, else nothing. A host without room for it
-    goes without."""
-    if len(files) <= ARCHIVE_ABOVE or not any(file.size for file in files):
-        return []
-    content = spooled_file()
-    try:
-        with zipfile.ZipFile(
-            content, "w", zipfile.ZIP_DEFLATED, compresslevel=1
-        ) as archive:
-            _fill_archive(archive, files)
-        size = content.tell()
-        content.seek(0)
-    except OSError:
-        _store_log.exception("an archive of files could not be made")
-        content.close()
-        return []
-    return [OutputFile(_ARCHIVE_NAME, size, content)]
-
-
-def _fill_archive(archive: zipfile.ZipFile, files: Sequence[OutputFile]) -> None:
-    taken: set[str] = set()
-    for file in files:
-        safe = "/".join(download_name(part) for part in file.name.split("/"))
-        name = unused_name(safe, taken)
-        taken.add(name)
-        file.content.seek(0)
-        with archive.open(name, "w", force_zip64=True) as member:
-            while chunk := file.content.read(_HASH_CHUNK):
-                member.write(chunk)
-        file.content.seek(0)
-
-
-# ===== end owui_plugin/file_store.py =====
 
 # ===== begin owui_plugin/sandbox_links.py =====
 
@@ -11180,9 +10972,7 @@ _NOT_SAVED = (
 
 
 class Presenter:
-    """Shows one run under one message. ``stored`` is the message as it was at the click;
-    ``emitter`` tells the browser and writes nothing itself.
-    """
+    """Shows one run under one message. ``stored`` is the message as it was at the click."""
 
     def __init__(
         self,
@@ -11203,21 +10993,18 @@ class Presenter:
     def _has_items(self) -> bool:
         return bool(self._stored and self._stored.get("output"))
 
-    async def show_running(
-        self, run_id: str, text: str, status: dict[str, Any]
-    ) -> None:
-        """Put up a status, and the provisional text where it can be replaced later."""
-        item = text_item(run_id, text) if self._has_items else None
-        if self._stored:
-            await self._write(item, "", status)
-        if item:
-            await self._show_items(item)
-        await emit(self._emitter, "status", status)
+    async def show_running(self, run_id: str, text: str) -> None:
+        """Put up the provisional text, where it can be replaced later."""
+        if self._has_items:
+            item = text_item(run_id, text)
+            await add_item(self._chat_id, self._message_id, item, self._emitter)
 
     async def show_preview(self, run_id: str, text: str) -> None:
         """Replace the provisional text in the browser, and nowhere else."""
         if self._has_items:
-            await self._show_items(text_item(run_id, text))
+            before = (self._stored or {}).get("output")
+            output = put_item(before, text_item(run_id, text))
+            await emit(self._emitter, "chat:completion", {"output": output})
 
     async def show_result(
         self,
@@ -11234,12 +11021,7 @@ class Presenter:
             content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
-        saved = await self._write(item, "" if item else text, status)
-        if item:
-            await self._show_items(item)
-        else:
-            # For the browser alone: the event that Open WebUI stores would store it twice.
-            await emit(self._emitter, "chat:message:delta", {"content": text})
+        saved = await (self._show_item(item) if item else self._append(text))
         await emit(self._emitter, "status", status)
         if saved:
             keep_task(self._write_again_if_lost(run_id, item, status))
@@ -11248,29 +11030,24 @@ class Presenter:
             await emit(self._emitter, "notification", warning)
         return None
 
-    async def _write(
-        self, item: dict[str, Any] | None, more_content: str, status: dict[str, Any]
-    ) -> bool:
-        """All that is new about the message in one write to the database."""
+    async def _show_item(self, item: dict[str, Any]) -> bool:
+        if await add_item(
+            self._chat_id, self._message_id, item, self._emitter, self._addresses
+        ):
+            return True
+        output = put_item((self._stored or {}).get("output"), item)
+        await emit(self._emitter, "chat:completion", {"output": output})
+        return False
 
+    async def _append(self, text: str) -> bool:
         def change(message: dict[str, Any]) -> None:
+            message["content"] = str(message.get("content") or "") + text
             _forget_empty_error(message)
-            if item:
-                _resolve_links_of(message, self._addresses)
-                put_into_message(message, item)
-            if more_content:
-                message["content"] = str(message.get("content") or "") + more_content
-            _add_status(message, status)
 
         written = await edit_message(self._chat_id, self._message_id, change)
-        if written is not None:
-            self._stored = written
+        # For the browser alone: the event that Open WebUI stores would store it twice.
+        await emit(self._emitter, "chat:message:delta", {"content": text})
         return written is not None
-
-    async def _show_items(self, item: dict[str, Any]) -> None:
-        before = (self._stored or {}).get("output")
-        output = {"output": put_item(before, item)}
-        await emit(self._emitter, "chat:completion", output)
 
     async def _write_again_if_lost(
         self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
@@ -11283,7 +11060,7 @@ class Presenter:
                 _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
-                _add_status(message, status)
+                message["statusHistory"] = [*message["statusHistory"], status]
 
         waited = 0.0
         for seconds in _LOOKS_AFTER:
@@ -11357,10 +11134,6 @@ def _is_in_order(
     return shown and not error and not _says_running(message, run_id)
 
 
-def _add_status(message: dict[str, Any], status: dict[str, Any]) -> None:
-    message["statusHistory"] = [*(message.get("statusHistory") or []), status]
-
-
 def _says_running(message: dict[str, Any], run_id: str) -> bool:
     mark = unfinished_mark(message.get("statusHistory"))
     return mark is not None and mark.get("run") == run_id
@@ -11378,6 +11151,63 @@ def _is_empty_error(error: Any) -> bool:
 
 
 # ===== end owui_plugin/presenter.py =====
+
+# ===== begin owui_plugin/progress.py =====
+
+"""What a person sees of a run while it lasts: the grey line above the answer.
+
+Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
+running, ended. The first two carry our mark, by which a restart finds them again.
+"""
+
+
+# After this many seconds over its own limit a run is over at the latest. They hold start-up,
+# transfers and clean-up; in the queue, other people's runs too.
+_RUN_SECONDS = 120
+_QUEUE_SECONDS = 600
+
+
+class Progress:
+    """Tells the states of one run. ``label`` names what runs, as ``Python``;
+    ``limit_seconds`` is its time limit."""
+
+    def __init__(
+        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
+    ) -> None:
+        self._emitter = emitter
+        self._label = label
+        self._run_id = run_id
+        self._limit_seconds = limit_seconds
+
+    async def waiting(self) -> None:
+        """The run has to wait for others."""
+        await self._tell("Waiting for a free sandbox…", _QUEUE_SECONDS)
+
+    async def running(self) -> None:
+        """The run is about to begin."""
+        await self._tell(f"Running {self._label}…", _RUN_SECONDS)
+
+    def ended(self, result: RunResult) -> dict[str, Any]:
+        """The last status of the run, for whoever shows its result."""
+        if result.outcome is Outcome.OK:
+            return ended_status(f"Ran {self._label} · {result.seconds:.1f} s")
+        # There is room for one line; all of it is in the result.
+        first, point, _ = result.message.partition(". ")
+        return ended_status(first + point.strip())
+
+    async def _tell(self, text: str, overtime: float) -> None:
+        expires_at = time.time() + self._limit_seconds + overtime
+        mark = running_mark(self._run_id, current_owner(), expires_at)
+        status = {"description": text, "done": False, MARK: mark}
+        await emit(self._emitter, "status", status)
+
+
+def ended_status(text: str) -> dict[str, Any]:
+    """A status after which nothing is under way any more."""
+    return {"description": text, "done": True, MARK: ended_mark()}
+
+
+# ===== end owui_plugin/progress.py =====
 
 # ===== begin owui_plugin/interrupted.py =====
 
@@ -11700,16 +11530,22 @@ def _place_made(placed: dict[str, ChatFile], file: ChatFile) -> None:
     placed[name] = file
 
 
-def work_folder_note(result: RunResult, names: Sequence[str]) -> str:
-    """What was in the work folder, after a run that missed a file; else empty."""
+def work_folder_note(
+    result: RunResult, names: Sequence[str], data_targets: Sequence[str] = ()
+) -> str:
+    """What was in the work folder, and which data folders there are, after a run that missed
+    a file; else empty."""
     failed = result.outcome is Outcome.FAILED
     if not failed or not _MISSING_FILE.search(str(result.output)[-8192:]):
         return ""
+    data = (
+        f" Data folders, read-only: {', '.join(data_targets)}." if data_targets else ""
+    )
     if not names:
-        return "The work folder was empty at the start: this chat has no files."
+        return "The work folder was empty at the start: this chat has no files." + data
     shown = ", ".join(names[:_MOST_NAMES])
     more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"In the work folder at the start: {shown}{more}."
+    return f"In the work folder at the start: {shown}{more}.{data}"
 
 
 # ===== end owui_plugin/chat_files.py =====
@@ -11920,6 +11756,16 @@ def render_files(
     return "\n".join(parts)
 
 
+def deleted_note(names: Sequence[str]) -> str:
+    """A sentence on old files that made room for new ones; empty when none had to."""
+    if not names:
+        return ""
+    shown = ", ".join(f"“{short_name(name, 40)}”" for name in names[:_MOST_NOT_KEPT])
+    more = len(names) - _MOST_NOT_KEPT
+    rest = f" and {more} more" if more > 0 else ""
+    return f"To make room, your oldest files from runs were deleted: {shown}{rest}."
+
+
 def file_chips(kept: KeptFiles) -> list[dict[str, Any]]:
     """The same files as entries of Open WebUI's ``files`` event, for a chat whose messages
     are stored nowhere."""
@@ -12023,9 +11869,12 @@ class RunFiles:
     """What one run finds and leaves, and how people and model are told of it. Used once by
     the button and by the tool: bring_in, then keep, then the rest."""
 
-    def __init__(self, place: Place, quota: Quota) -> None:
+    def __init__(
+        self, place: Place, quota: Quota, data_targets: Sequence[str] = ()
+    ) -> None:
         self._place = place
         self._quota = quota
+        self._data_targets = data_targets
         self._found = FilesIn()
         self._kept = KeptFiles()
         self._embeds: list[str] = []
@@ -12055,9 +11904,11 @@ class RunFiles:
         return self._kept.applied_to(result)
 
     def notes(self, result: RunResult) -> list[str]:
-        """Sentences for people and model: of files that are missing, renamed, or not there."""
-        missed = work_folder_note(result, self._found.names)
-        return [*self._found.notes, *([missed] if missed else [])]
+        """Sentences for people and model: of files that are missing, renamed, not there, or
+        deleted to make room."""
+        deleted = deleted_note(self._kept.deleted)
+        missed = work_folder_note(result, self._found.names, self._data_targets)
+        return [*self._found.notes, *filter(None, (missed, deleted))]
 
     def markdown(self, result: RunResult) -> str:
         """The files as they are shown under the answer; empty when there are none."""
@@ -12097,19 +11948,14 @@ _DOUBLE_CLICK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Click:
-    """One press of the button: whose, where, and the ways back to that browser.
-
-    What goes to ``emitter`` Open WebUI stores too; ``teller`` only shows it.
-    """
+    """One press of the button: whose, where, and the ways back to that browser."""
 
     user_id: str
     chat_id: str
     message_id: str
-    is_admin: bool
     posted: dict[str, Any]
     stored: dict[str, Any] | None
     emitter: Emitter | None
-    teller: Emitter | None
     caller: Any
 
 
@@ -12141,18 +11987,13 @@ class Action:
             await _second_click(entry, __event_call__)
             return None
         try:
-            teller = await emitter_for(
-                user_id, chat_id, message_id, str(body.get("session_id"))
-            )
             click = _Click(
                 user_id=user_id,
                 chat_id=chat_id,
                 message_id=message_id,
-                is_admin=user.get("role") == "admin",
                 posted=_clicked_message(body),
                 stored=await stored_message(chat_id, message_id),
                 emitter=__event_emitter__,
-                teller=teller or __event_emitter__,
                 caller=__event_call__,
             )
             settings = resolve_settings(valves, user.get("valves"), os.environ)
@@ -12203,10 +12044,7 @@ async def _run_click(
             click.emitter, notes[0] if notes else why_nothing_runs(blocks)
         )
         return None
-    chosen = await choose_blocks(click.caller, programs, click.is_admin)
-    if isinstance(chosen, str):
-        await check_sandbox(settings.shared, click.emitter, click.caller)
-        return None
+    chosen = await choose_blocks(click.caller, programs)
     if not chosen or cancel.is_set():
         return None
     notes += [NOT_CLOSED_NOTE for block in chosen if not block.closed]
@@ -12234,7 +12072,7 @@ async def _run_blocks(
 ) -> dict[str, Any] | None:
     steps, line_map = join_steps(chosen)
     place = Place(click.user_id, click.chat_id, click.message_id)
-    files = RunFiles(place, settings.quota)
+    files = RunFiles(place, settings.quota, settings.shared.data_targets)
     request = RunRequest(
         steps=steps,
         files=await files.bring_in(settings.limits),
@@ -12243,19 +12081,15 @@ async def _run_blocks(
         chat=click.chat_id,
     )
     run_id = request.run_id
+    progress = Progress(click.emitter, label, run_id, settings.limits.seconds)
     presenter = Presenter(
         click.chat_id,
         click.message_id,
         click.stored,
         message_text(click.posted),
-        click.teller,
+        click.emitter,
     )
-    progress = Progress(
-        label,
-        run_id,
-        settings.limits.seconds,
-        lambda status: presenter.show_running(run_id, running_text(label), status),
-    )
+    await presenter.show_running(run_id, running_text(label))
     live = LiveOutput(
         lambda preview: presenter.show_preview(run_id, running_text(label, preview))
     )
@@ -12273,7 +12107,6 @@ async def _run_blocks(
 
     async def finish(result: RunResult) -> dict[str, Any] | None:
         watch.cancel()
-        await progress.end()
         if result.failed_step is not None:
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     3f1fa1cb8bc20f84a32711a8af0d77c346ed183c4eeb519a546ff91f11c6fc7f
+#     da7f558fb77bc30219411eeb9555853fcb941859d0f4ce1a61f4cb2e1d518187
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -29,7 +29,7 @@ license: Apache-2.0
 #     owui_plugin/media_types.py              What a file is, told by its name: its MIME type, and how a chat can show it.
 #     sandbox_core/spool.py                   The whole output of a run, on disk: what the head and the tail in memory leave out.
 #     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
-#     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
+#     sandbox_core/data_folders.py            Folders of the container host that an administrator shows to every sandbox, read-only.
 #     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
@@ -68,7 +68,6 @@ license: Apache-2.0
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
 #     sandbox_core/remote_runner.py           Runs requests by way of a codebox service: a runner like the local one, over HTTP.
-#     sandbox_core/self_proof.py              Proves in the background that every limit bites, and says when nothing may run any more.
 #     owui_plugin/backend.py                  Where the plugins' runs go: to a codebox service, or to a container engine of their own.
 #     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
 #     sandbox_core/audit.py                   One line of JSON for each run: who ran what, how it ended, and what it cost.
@@ -129,7 +128,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -143,6 +141,7 @@ from enum import StrEnum
 from functools import cache
 from importlib import metadata
 from io import BytesIO
+from itertools import islice
 from math import ceil
 from mimetypes import MimeTypes
 from pathlib import Path, PurePosixPath
@@ -1145,11 +1144,8 @@ def plain_content(output: list[Any], otherwise: str) -> str:
     return str(get_output_text(output))
 
 
-async def emitter_for(
-    user_id: str, chat_id: str, message_id: str, session_id: str = ""
-) -> Emitter | None:
-    """An emitter that writes nothing itself; None where there is none. ``session_id``: of
-    the browser tab that asked, if one did."""
+async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
+    """An emitter without a request, which writes nothing itself; None where there is none."""
     if not is_open_webui_here():
         return None
     try:
@@ -1159,7 +1155,7 @@ async def emitter_for(
             "user_id": user_id,
             "chat_id": chat_id,
             "message_id": message_id,
-            "session_id": session_id,
+            "session_id": "",
         }
         emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
     except Exception:
@@ -1226,11 +1222,13 @@ class StoreBusy(SandboxError):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What may be kept: megabytes of one run; files and megabytes of a person in all."""
+    """What may be kept: megabytes of one run; files and megabytes of a person in all.
+    ``delete_oldest``: whether old files make room for new ones."""
 
     run_mb: int
     user_files: int
     user_mb: int
+    delete_oldest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1239,6 +1237,42 @@ class Usage:
 
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that a run made and that is kept: ``size`` in bytes, ``at`` in seconds since the
+    epoch, ``path`` in Open WebUI's storage."""
+
+    file_id: str
+    name: str
+    size: int
+    at: float
+    path: str
+
+
+def usage_of(stored: Sequence[StoredFile]) -> Usage:
+    """What these take."""
+    return Usage(len(stored), sum(file.size for file in stored))
+
+
+def oldest_to_delete(
+    sizes: Sequence[int], stored: Sequence[StoredFile], quota: Quota
+) -> list[StoredFile]:
+    """The fewest of the oldest files without which all new ones can be kept that fit into the
+    quota at all. ``sizes`` of the new ones in bytes."""
+    answers = refusals(sizes, Usage(0, 0), quota)
+    wanted = [size for size, reason in zip(sizes, answers, strict=True) if not reason]
+    files, size = usage_of(stored).files + len(wanted), usage_of(stored).bytes + sum(
+        wanted
+    )
+    deleted = []
+    for file in sorted(stored, key=lambda entry: entry.at):
+        if not wanted or (files <= quota.user_files and size <= quota.user_mb * MIB):
+            break
+        deleted.append(file)
+        files, size = files - 1, size - file.size
+    return deleted
 
 
 def refusals(sizes: Sequence[int], usage: Usage, quota: Quota) -> list[str]:
@@ -1406,21 +1440,46 @@ async def insert_record(
     return record if await settle(Files.insert_new_file(record.user_id, form)) else None
 
 
-async def usage_of(user_id: str) -> Usage:
+async def files_of_runs(user_id: str) -> list[StoredFile]:
     """What a person keeps of files that runs made."""
     from open_webui.internal.db import get_async_db_context
     from open_webui.models.files import File
     from sqlalchemy import String, cast, select
 
     query = (
-        select(File.meta)
+        select(File.id, File.filename, File.path, File.meta)
         .where(File.user_id == user_id)
         .where(cast(File.meta, String).like(f'%"{MARK}"%'))
     )
     async with get_async_db_context() as database:
-        metas = (await database.execute(query)).scalars().all()
-    sizes = [int(meta.get("size") or 0) for meta in metas if isinstance(meta, dict)]
-    return Usage(len(sizes), sum(sizes))
+        rows = (await database.execute(query)).all()
+    return [
+        StoredFile(
+            file_id,
+            str(meta.get("name") or filename),
+            int(meta.get("size") or 0),
+            float(meta[MARK].get("at") or 0),
+            str(path or ""),
+        )
+        for file_id, filename, path, meta in rows
+        if isinstance(meta, dict) and isinstance(meta.get(MARK), dict)
+    ]
+
+
+async def delete_file(file: StoredFile) -> bool:
+    """Delete a file and its bytes; False, and nothing is deleted, when it is in use as
+    somebody's knowledge. Raises what the storage raises: then its bytes are left."""
+    from open_webui.models.files import Files
+    from open_webui.models.knowledge import Knowledges
+    from open_webui.storage.provider import Storage
+
+    lookup = getattr(Knowledges, "get_knowledges_by_file_id", None)
+    if lookup is not None and await settle(lookup(file.file_id)):
+        return False
+    if not await settle(Files.delete_file_by_id(file.file_id)):
+        return False
+    await asyncio.to_thread(Storage.delete_file, file.path)
+    return True
 
 
 def local_path(path: str) -> Path:
@@ -1655,10 +1714,11 @@ class KeptFile:
 
 @dataclass(frozen=True, slots=True)
 class KeptFiles:
-    """What was stored of a run, and what was not."""
+    """What was stored of a run, what was not, and the names of old files that had to go."""
 
     files: tuple[KeptFile, ...] = ()
     refused: tuple[SkippedFile, ...] = ()
+    deleted: tuple[str, ...] = ()
 
     def applied_to(self, result: RunResult) -> RunResult:
         """The result with the files and displays that are really there."""
@@ -1696,8 +1756,11 @@ async def keep_files(
     candidates += [_Candidate(file, "archive") for file in archive]
     if not candidates:
         return KeptFiles(refused=tuple(empty))
+    deleted: list[str] = []
     try:
         async with storage_lock(data_folder(), place.user_id):
+            if quota.delete_oldest:
+                await _make_room(place, candidates, quota, deleted)
             kept, refused = await _keep_within_quota(
                 place, result.run_id, candidates, quota
             )
@@ -1715,14 +1778,28 @@ async def keep_files(
     finally:
         for candidate in candidates:
             candidate.file.content.close()
-    return KeptFiles(tuple(kept), (*empty, *refused))
+    return KeptFiles(tuple(kept), (*empty, *refused), tuple(deleted))
+
+
+async def _make_room(
+    place: Place, candidates: Sequence[_Candidate], quota: Quota, deleted: list[str]
+) -> None:
+    """Delete the oldest files of a person as far as is needed, and note their names."""
+    sizes = [candidate.file.size for candidate in candidates]
+    stored = await files_of_runs(place.user_id)
+    for file in oldest_to_delete(sizes, stored, quota):
+        try:
+            if await delete_file(file):
+                deleted.append(file.name)
+        except Exception:  # a storage provider raises whatever it likes
+            _store_log.exception("an old file could not be deleted")
 
 
 async def _keep_within_quota(
     place: Place, run_id: str, candidates: Sequence[_Candidate], quota: Quota
 ) -> tuple[list[KeptFile], list[SkippedFile]]:
     kept, refused = [], []
-    usage = await usage_of(place.user_id)
+    usage = usage_of(await files_of_runs(place.user_id))
     reasons = refusals([entry.file.size for entry in candidates], usage, quota)
     for candidate, reason in zip(candidates, reasons, strict=True):
         stored = None
@@ -1829,203 +1906,192 @@ def _fill_archive(archive: zipfile.ZipFile, files: Sequence[OutputFile]) -> None
 
 # ===== end owui_plugin/file_store.py =====
 
-# ===== begin sandbox_core/proofs.py =====
+# ===== begin sandbox_core/data_folders.py =====
 
-"""Programs that try to break a limit, each with how to tell whether it was stopped.
+"""Folders of the container host that an administrator shows to every sandbox, read-only.
 
-Every one ends by itself after a while, so that a host on which a limit does not bite is told
-so, and not harmed.
+What is written of them is checked when settings are read; the folders themselves before runs,
+on this machine's file system. So the engine has to be on this machine, and the folder to be
+seen under the same path here: what cannot be looked at is refused.
 """
 
 
-PROOF_WORK_MIB = 8
-_SURVIVED = "print('survived')\n"
+_ROOT = "/data"
+_MOST_FOLDERS = 16
+_MOST_ENTRIES = 100_000  # looked at for sockets, which gVisor lets nobody open anyway
+_STILL_GOOD_SECONDS = 60.0
+_ENTRY = re.compile(r"([A-Za-z0-9][\w.-]{0,63})\s*=\s*(/.*)", re.ASCII)
+_SYSTEM_FOLDERS = tuple(
+    Path(path)
+    for path in (
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/usr",
+        "/var/lib/containerd",
+        "/var/lib/containers",
+        "/var/lib/docker",
+        "/var/lib/kubelet",
+        "/var/run",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """``holds`` judges the result of ``code``, which runs with ``limits`` lower than usual.
-    ``mend`` is what an administrator can do about a host on which it does not hold."""
+class DataFolder:
+    """A folder of the container host, and the name that it has in the sandbox."""
 
     name: str
-    title: str
-    why: str
-    code: str
-    limits: dict[str, float]
-    holds: Callable[[RunResult], bool]
-    mend: str
+    path: str
+
+    @property
+    def target(self) -> str:
+        """Where a program finds it."""
+        return f"{_ROOT}/{self.name}"
 
 
-def _ends_as(*outcomes: Outcome) -> Callable[[RunResult], bool]:
-    return lambda result: result.outcome in outcomes
+def parse_data_folders(text: str) -> tuple[DataFolder, ...]:
+    """Data folders from ``name=/path`` entries with commas or line ends between them.
+
+    Raises InvalidRequest for an entry of another form, a name that is used twice, more than
+    16 folders, and a path that is, is in, or holds a folder of the system.
+    """
+    entries = [entry.strip() for entry in re.split(r"[,\n]", text)]
+    folders = tuple(_parse_entry(entry) for entry in entries if entry)
+    names = [folder.name for folder in folders]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRequest(f"There are two data folders with the name “{name}”.")
+    if len(folders) > _MOST_FOLDERS:
+        raise InvalidRequest(f"There may be {_MOST_FOLDERS} data folders at most.")
+    return folders
 
 
-def _says(text: str) -> Callable[[RunResult], bool]:
-    return lambda result: str(result.stdout).strip() == text
+def _parse_entry(entry: str) -> DataFolder:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        raise InvalidRequest(
+            "A data folder is written name=/path/of/the/folder, the name in letters, digits, "
+            "dots, dashes and underscores."
+        )
+    folder = DataFolder(match[1], os.path.normpath("/" + match[2].lstrip("/")))
+    _refuse_system_folder(folder, Path(folder.path))
+    return folder
 
 
-_NEWER = "sudo apt-get install --only-upgrade runsc   # then run this again"
-_LOOP = f"""\
-import time
-end = time.monotonic() + 4
-while time.monotonic() < end:
-    pass
-{_SURVIVED}"""
-_HOG = f"""\
-chunks = []
-for _ in range(60):
-    chunks.append(b"x" * 10_000_000)
-{_SURVIVED}"""
-_FORKS = f"""\
-import os, time
-for _ in range(150):
-    if os.fork() == 0:
-        time.sleep(3)
-        os._exit(0)
-{_SURVIVED}"""
-_DISK = f"""\
-told = []
-for folder in ("/mnt/data", "/tmp", "/dev/shm"):
-    try:
-        with open(folder + "/filled", "wb", buffering=0) as file:
-            for _ in range({8 * PROOF_WORK_MIB}):
-                file.write(b"x" * 1_048_576)
-        told.append("room")
-    except OSError as error:
-        told.append("full" if error.errno == 28 else str(error))
-print(*told)
-"""
-_FLOOD = f"""\
-for _ in range(400):
-    print("x" * 10_000)
-{_SURVIVED}"""
-_NETWORK = """\
-import socket
-names = [name for _, name in socket.if_nameindex() if name != "lo"]
-told = " ".join(["interfaces:", *names]) if names else "closed"
-for kind, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-    try:
-        # Choosing a route sends nothing.
-        socket.socket(kind, socket.SOCK_DGRAM).connect((address, 9))
-        told = "a route to " + address
-    except OSError:
-        pass
-print(told)
-"""
-_READ = """\
-found = []
-for path in ({path!r}, "/proc/1/root" + {path!r}, "/proc/self/root" + {path!r}):
-    try:
-        found.append(open(path).read())
-    except OSError:
-        pass
-print("seen" if found else "hidden")
-"""
-
-PROOFS = (
-    Proof(
-        "time-limit",
-        "An endless loop is stopped",
-        "Otherwise one program holds a processor for ever.",
-        _LOOP,
-        {"seconds": 1},
-        _ends_as(Outcome.TIMEOUT),
-        _NEWER,
-    ),
-    Proof(
-        "memory-limit",
-        "A program that takes all memory is stopped",
-        "Otherwise one program brings down everything on this host.",
-        _HOG,
-        {"memory_mib": 64},
-        _ends_as(Outcome.MEMORY_LIMIT),
-        _NEWER,
-    ),
-    Proof(
-        "process-limit",
-        "A fork bomb is stopped",
-        "Otherwise one program makes the host too busy for anything else.",
-        _FORKS,
-        {"processes": 32},
-        _ends_as(Outcome.PROCESS_LIMIT),
-        _NEWER,
-    ),
-    Proof(
-        "disk-limit",
-        "The writable folders end at their sizes",
-        "Otherwise one program fills the host's memory or disk.",
-        _DISK,
-        {
-            "work_mib": PROOF_WORK_MIB,
-            "tmp_mib": PROOF_WORK_MIB,
-            "shm_mib": PROOF_WORK_MIB,
-        },
-        _says("full full full"),
-        _NEWER,
-    ),
-    Proof(
-        "output-limit",
-        "A flood of output is cut",
-        "Otherwise one program fills the chat, and the server's memory.",
-        _FLOOD,
-        {"output_mib": 1},
-        _ends_as(Outcome.OUTPUT_LIMIT),
-        _NEWER,
-    ),
-    Proof(
-        "no-network",
-        "There is no network",
-        "Otherwise programs reach your internal services, or send data away.",
-        _NETWORK,
-        {},
-        _says("closed"),
-        "give the runtime the argument --network=none in /etc/docker/daemon.json, then: sudo "
-        "systemctl restart docker",
-    ),
-)
+def _refuse_system_folder(folder: DataFolder, path: Path) -> None:
+    for system in _SYSTEM_FOLDERS:
+        if _touches(path, system):
+            raise _folder_refusal(
+                folder, f"it is, holds or lies in {system}, which is the system's"
+            )
 
 
-def host_file_proof(path: str) -> Proof:
-    """That a program cannot read the file at ``path`` of this machine."""
-    return Proof(
-        "no-host-files",
-        "Files of this machine cannot be read",
-        "Otherwise programs read your secrets.",
-        _READ.format(path=path),
-        {},
-        _says("hidden"),
-        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”)",
+def _touches(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
+class DataFolders:
+    """The data folders of a runner, looked at again from time to time. Thread-safe.
+
+    ``forbidden``: folders of this machine that none of them may be, hold or lie in.
+    ``engine_is_here``: whether the engine's host is this machine.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[DataFolder] = (),
+        forbidden: Sequence[Path] = (),
+        engine_is_here: bool = True,
+    ) -> None:
+        self._folders = tuple(folders)
+        self._forbidden = tuple(path.resolve() for path in forbidden)
+        self._engine_is_here = engine_is_here
+        self._lock = threading.Lock()
+        self._checked: tuple[DataFolder, ...] = ()
+        self._good_until = 0.0
+
+    def checked(self) -> tuple[DataFolder, ...]:
+        """The folders by their real paths. Called for each run; may look through them, which
+        takes some time. Raises InvalidRequest, with the folder's name and the reason.
+        """
+        if not self._folders:
+            return ()
+        with self._lock:
+            if time.monotonic() > self._good_until:
+                self._checked = tuple(self._check(folder) for folder in self._folders)
+                self._good_until = time.monotonic() + _STILL_GOOD_SECONDS
+            return self._checked
+
+    def _check(self, folder: DataFolder) -> DataFolder:
+        if not self._engine_is_here:
+            raise _folder_refusal(
+                folder,
+                "the container engine is on another machine, whose folders cannot be looked "
+                "at from here. Run codebox there, and set CODEBOX_DATA_FOLDERS",
+            )
+        try:
+            real = Path(folder.path).resolve(strict=True)
+            is_folder = real.is_dir()
+        except (
+            OSError,
+            RuntimeError,
+        ):  # the latter: a loop of links, before Python 3.13
+            is_folder = False
+        if not is_folder:
+            raise _folder_refusal(folder, "there is no such folder on this machine")
+        _refuse_system_folder(folder, real)
+        if any(_touches(real, path) for path in self._forbidden):
+            raise _folder_refusal(
+                folder, "Open WebUI's own data is in it, or it is in there"
+            )
+        if _holds_socket(real):
+            raise _folder_refusal(
+                folder, "it holds a socket, behind which may be a service"
+            )
+        return DataFolder(folder.name, str(real))
+
+
+def _holds_socket(path: Path) -> bool:
+    modes = islice(_modes_under(path), _MOST_ENTRIES)
+    return any(stat.S_ISSOCK(mode) for mode in modes)
+
+
+def _modes_under(path: Path) -> Iterator[int]:
+    """The file type and permission bits of everything in a folder; links are not followed."""
+    folders = [path]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(Path(entry.path))
+                    yield entry.stat(follow_symlinks=False).st_mode
+        except OSError:  # gone meanwhile, or not ours to look into
+            continue
+
+
+def _folder_refusal(folder: DataFolder, reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The data folder “{folder.name}” cannot be used, so nothing is run: {reason}. An "
+        "administrator should correct the setting data_folders."
     )
 
 
-PROOF_NAMES = (
-    *(proof.name for proof in PROOFS),
-    "no-host-files",
-    "nothing-left",
-)
-
-
-def accepted_names(text: str) -> tuple[str, ...]:
-    """The names in a setting, with commas between them. Raises InvalidRequest for one that no
-    proof has: an administrator accepts exactly what is meant."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
-        if name not in PROOF_NAMES:
-            known = ", ".join(PROOF_NAMES)
-            raise InvalidRequest(
-                f"There is no proof “{name[:40]}”: use any of {known}."
-            )
-    return names
-
-
-# ===== end sandbox_core/proofs.py =====
+# ===== end sandbox_core/data_folders.py =====
 
 # ===== begin owui_plugin/valves.py =====
 
 """The valves of both plugins, as Open WebUI's forms show them and pydantic checks them."""
 
 
-_PROOF = f"({'|'.join(PROOF_NAMES)})"
 _limit_by_name = {record.name: record for record in limit_records()}
 
 
@@ -2109,17 +2175,14 @@ class CommonValves(BaseModel):
         default=False,
         description="Pull the image when it is missing. The first run then waits for it.",
     )
-    self_test: bool = Field(
-        default=True,
-        description="Prove that every limit bites, in the background, soon after the first run; "
-        "and run nothing more when one does not.",
-    )
-    accept_unproven: str = Field(
+    data_folders: str = Field(
         default="",
-        pattern=rf"^$|^{_PROOF}(\s*,\s*{_PROOF})*$",
-        json_schema_extra={"allowed": f"any of {', '.join(PROOF_NAMES)}, with commas"},
-        description="Limits that need not hold, by the names that the check gives them: run "
-        "code although they do not. For no host that other people's code reaches.",
+        description=(
+            "Folders of this machine that every program sees read-only, such as "
+            "`sales=/srv/sales, maps=/srv/maps`: here `/data/sales` and `/data/maps`. Not with "
+            "codebox, which has a setting of its own."
+        ),
+        json_schema_extra={"allowed": "name=/path entries, with commas between them"},
     )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")
@@ -2151,6 +2214,11 @@ class CommonValves(BaseModel):
         ge=0,
         le=1_048_576,
         description="Size of all those files of one user, in MiB.",
+    )
+    delete_oldest_files: bool = Field(
+        default=False,
+        description="When a user's files reach these limits, delete the oldest that runs made, "
+        "instead of refusing new ones.",
     )
     max_concurrent_runs: int = Field(
         default=4,
@@ -2197,6 +2265,15 @@ class CommonValves(BaseModel):
         json_schema_extra={"allowed": "names of modules, with commas between them"},
         description="Python modules that a ready sandbox has imported; they must be in the image.",
     )
+
+    @field_validator("data_folders")
+    @classmethod
+    def _check_data_folders(cls, text: str) -> str:
+        try:
+            parse_data_folders(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
 
 
 class ActionValves(CommonValves):
@@ -2374,7 +2451,7 @@ class SandboxSpec:
     command line can be read from outside, and the command line from inside.
 
     ``preload`` names the modules that its Python launcher imports before the job; none
-    means a cold sandbox.
+    means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
     """
 
     image: str
@@ -2385,18 +2462,17 @@ class SandboxSpec:
     expires_at: float
     argv: tuple[str, ...]
     preload: tuple[str, ...] = ()
+    data_folders: tuple[DataFolder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the doctor looked at. ``mend`` is the command or line that mends it, and
-    ``why`` says what it would cost to leave it."""
+    """One thing that the doctor looked at. ``mend`` is the command or line that mends it."""
 
     name: str
     ok: bool
     text: str
     mend: str = ""
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -2479,6 +2555,10 @@ class Engine(Protocol):
     """A source of fresh sandboxes."""
 
     name: str
+
+    @property
+    def is_here(self) -> bool:
+        """Asked by whoever names folders of its host: whether that is this machine."""
 
     def check(self, deadline: Deadline) -> list[Finding]:
         """Called by the doctor: what is there, what is missing, and what mends it."""
@@ -2984,6 +3064,7 @@ def container_config(
     limits: Limits,
     labels: dict[str, str],
     warm: bool = False,
+    data_folders: tuple[DataFolder, ...] = (),
 ) -> dict[str, Any]:
     """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
     memory = container_memory_bytes(limits, warm)
@@ -3022,6 +3103,7 @@ def container_config(
             "SecurityOpt": ["no-new-privileges"],
             "IpcMode": "private",
             "Tmpfs": _tmpfs_options(limits),
+            "Mounts": [_data_mount(folder) for folder in data_folders],
             # Equal, so that there is no swap.
             "Memory": memory,
             "MemorySwap": memory,
@@ -3130,6 +3212,18 @@ def _tmpfs_options(limits: Limits) -> dict[str, str]:
     }
 
 
+def _data_mount(folder: DataFolder) -> dict[str, Any]:
+    """A folder that an administrator shows, with all that is mounted in it: never created, and
+    never written. gVisor opens neither devices nor sockets of the host."""
+    return {
+        "Type": "bind",
+        "Source": folder.path,
+        "Target": folder.target,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+
+
 # ===== end sandbox_core/hardening.py =====
 
 # ===== begin sandbox_core/engines/docker.py =====
@@ -3161,9 +3255,15 @@ class DockerEngine:
         pull_missing_image: bool = False,
     ) -> None:
         self._api = DockerApi(docker_host)
+        self._address = docker_host or os.environ.get("DOCKER_HOST", "")
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
+
+    @property
+    def is_here(self) -> bool:
+        """See Engine.is_here."""
+        return not self._address or self._address.startswith("unix://")
 
     def start(
         self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
@@ -3205,6 +3305,7 @@ class DockerEngine:
             spec.limits,
             labels,
             warm=bool(spec.preload),
+            data_folders=spec.data_folders,
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])
@@ -4579,7 +4680,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+3f1fa1cb8bc2"
+BUILD_ID = "0.1.0+da7f558fb77b"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5919,8 +6020,9 @@ from _thread import get_ident
 
 MOST_PIXELS = 16_000_000
 LARGEST_FILE = 8 << 20
-# What a browser shows and what is made of the same bytes each time.
-PICTURE_ENDINGS = ("png", "jpg", "jpeg", "webp")
+PICTURE_ENDINGS = ("png", "jpg", "jpeg", "webp", "svg")  # what a browser shows
+# An SVG has its date in it, and names its parts by a random hash of ten digits.
+CHANGING_IN_SVG = rb"<dc:date>[^<]*|[0-9a-f]{10}(?=[\"');])"
 # The functions of pyplot through which all others get the axes that they draw in.
 STARTING = ("gca", "axes", "subplot", "subplot2grid", "suptitle")
 DEEPEST_CALL = 20
@@ -5993,17 +6095,7 @@ class Picture:
         self.options = options
         self.path = path
         self.places = places_of(figure)
-        self.parts = parts_of(figure)
         self.look = None
-
-    def file_if_unchanged(self, figure):
-        """The bytes of the file, if the figure has not changed since and a look at its parts
-        can tell (drawing leaves some of them marked as changed); else None."""
-        if self.path is None or self.parts != parts_of(figure):
-            return None
-        if any(part.stale for part in figure.get_children()):
-            return None
-        return read_file(self.path)
 
     def draw_again(self, figure):
         """An automatic layout moves a little with each drawing: leave all where it was."""
@@ -6078,7 +6170,7 @@ class Figures:
             return  # there is nothing but its background, or no room
         with Quietly():
             before, saved = self.shown.get(figure), self.saved.get(figure)
-            is_same = before and hash(before.draw_again(figure)) == before.look
+            is_same = before and look_of(before.draw_again(figure)) == before.look
             if is_same and (saved is None or saved.options is before.options):
                 return
             data, picture = self.draw_as_saved(figure, saved)
@@ -6086,9 +6178,8 @@ class Figures:
             replaced = before.path if is_same else None
             ending = picture.options["format"]
             picture.path = self.folder.add("figure", ending, data, replaced)
-            picture.look = hash(data)
+            picture.look = look_of(data)
             self.shown[figure] = picture
-            figure.stale = False  # whatever changes from now on says so
 
     def draw_as_saved(self, figure, saved):
         """(bytes, Picture) of a figure; the bytes of the file that it was saved as, if that is
@@ -6097,12 +6188,12 @@ class Figures:
         if saved is None:
             options = new_options(figure)
             return draw(figure, options), Picture(figure, options)
+        data, kept = saved.draw_again(figure), read_file(saved.path)
         picture = Picture(figure, saved.options)
-        data = saved.file_if_unchanged(figure)
-        if data:
-            return data, picture
-        data = saved.draw_again(figure)
-        if layout_of(figure) is None or data == read_file(saved.path):
+        if kept is not None and look_of(data) == look_of(kept):
+            picture.places = saved.places
+            return kept, picture
+        if layout_of(figure) is None:
             picture.places = saved.places
             return data, picture
         return draw(figure, saved.options), Picture(figure, saved.options)
@@ -6110,10 +6201,8 @@ class Figures:
     def add_open(self):
         """Show what is open when the program has ended."""
         for manager in sorted(self.managers(), key=lambda manager: manager.num):
-            figure = manager.canvas.figure
-            was_shown = figure in self.shown and not figure.stale
-            if is_agg(manager.canvas) and has_content(figure) and not was_shown:
-                self.add(figure)
+            if is_agg(manager.canvas) and has_content(manager.canvas.figure):
+                self.add(manager.canvas.figure)
 
     def note_saving(self, figure, frame):
         """Remember how the figure is being saved as a picture: shown later, it is the same."""
@@ -6125,9 +6214,6 @@ class Figures:
         ending = values["kwargs"].get("format") or ending or "png"
         if ending in PICTURE_ENDINGS:
             options = dict(values["kwargs"], transparent=values["transparent"])
-            for picture in self.saved.values():
-                if picture.path == path:
-                    picture.path = None  # this one takes its place
             self.saved[figure] = Picture(figure, dict(options, format=ending), path)
 
     def is_starting(self, frame):
@@ -6181,13 +6267,15 @@ def draw(figure, options):
     return buffer.getvalue()
 
 
+def look_of(data):
+    """What two drawings that look the same have in common."""
+    if data[:5] == b"<?xml":
+        data = sys.modules["re"].sub(CHANGING_IN_SVG, b"", data)
+    return hash(data)
+
+
 def places_of(figure):
     return [(axes, axes.get_position(True)) for axes in figure.axes]
-
-
-def parts_of(figure):
-    """What a figure is made of, and its size: of all else each part knows its changes."""
-    return [*figure.get_size_inches(), *map(id, figure.get_children())]
 
 
 def put(places):
@@ -6235,8 +6323,7 @@ Only this differs, and cannot be helped:
   and as one or two calls less before the recursion limit;
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
-  the warning filters they set; what the garbage collector counts and calls frozen, and the
-  process's age, are other ones;
+  the warning filters they set; garbage collector counts and the process's age are other ones;
 * importing is watched: one more call of the import system is seen by a trace function;
 * the value of a last bare expression lives until the program's threads have ended, and the code
   of ``__main__`` has one more constant, which takes that value.
@@ -6290,8 +6377,6 @@ def preload(names: list[str]) -> None:
             __import__(name)
         except Exception:
             continue
-    # Or the interpreter searches them for garbage at its end, for 0.4 s.
-    __import__("gc").freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(saved[0], 1)
@@ -6319,12 +6404,15 @@ def receive(descriptor: int) -> dict[str, list[str]]:
 def new_main() -> dict[str, object]:
     """Put a new module in the place of ``__main__`` and return its namespace.
 
-    Before the preload, because multiprocessing keeps the module that it finds; and empty until
-    after it: what is frozen then is no garbage at the end.
+    Before anything is preloaded, because multiprocessing keeps the module that it finds.
     """
     main = type(sys)("__main__")
+    namespace = vars(main)
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    namespace["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    return vars(main)
+    return namespace
 
 
 def dress(path: str, arguments: list[str], additions: list[str]) -> None:
@@ -6399,7 +6487,8 @@ class LastValue:
         self.displays = displays
 
     def __contains__(self, value: object) -> bool:
-        # A coroutine that nobody awaited has to end here: its warning names the running line.
+        # A coroutine that nobody awaited has to end here and now: its warning names the line
+        # of the program that runs.
         if value is not None and not hasattr(type(value), "cr_code"):
             atexit.register(self.write, value)
         return True
@@ -6582,11 +6671,9 @@ if __name__ == "__main__":
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
     code = load(path, arguments, LastValue(release["value"][0], displays))
-    if "__annotations__" in globals():
-        namespace["__annotations__"] = {}
-    loader = SourceFileLoader("__main__", path)
-    namespace.update(__builtins__=__builtins__, __file__=path)
-    namespace.update(__cached__=None, __loader__=loader)
+    namespace.update(
+        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
+    )
     report = Report()
     # From here on no function is called that the program's own trace function could see.
     try:
@@ -7268,15 +7355,6 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 """What the guest is told: the boot frame, and the frames of one job."""
 
 
-# What the first picture makes matplotlib import.
-_DRAWING_MODULES = (
-    "matplotlib.backends.backend_agg",
-    "PIL.BmpImagePlugin",
-    "PIL.GifImagePlugin",
-    "PIL.JpegImagePlugin",
-    "PIL.PpmImagePlugin",
-    "PIL.PngImagePlugin",
-)
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
@@ -7308,14 +7386,9 @@ def boot_frame(
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
             "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
-            "preload": _all_modules(preload),
+            "preload": list(preload),
         },
     )
-
-
-def _all_modules(preload: tuple[str, ...]) -> list[str]:
-    more = _DRAWING_MODULES if "matplotlib.pyplot" in preload else ()
-    return [*preload, *more]
 
 
 def _environment(limits: Limits) -> dict[str, str]:
@@ -7805,8 +7878,7 @@ class SharedSettings:
     image: str
     images_folder: str
     pull_missing_image: bool
-    self_test: bool
-    accept_unproven: str
+    data_folders: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -7827,9 +7899,10 @@ class SharedSettings:
         )
 
     @property
-    def accepted(self) -> tuple[str, ...]:
-        """Names of the limits that need not be proven."""
-        return accepted_names(self.accept_unproven)
+    def data_targets(self) -> tuple[str, ...]:
+        """Where programs find the data folders."""
+        folders = parse_data_folders(self.data_folders)
+        return tuple(folder.target for folder in folders)
 
     @property
     def key(self) -> tuple[str | float, ...]:
@@ -7866,6 +7939,7 @@ def resolve_settings(
         if text := environ.get(environment_name(name), "").strip():
             values[name] = _environment_value(name, text)
     _choose_backend(values)
+    _check_data_folders(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -7879,6 +7953,7 @@ def resolve_settings(
             values["kept_mb_per_run"],
             values["kept_files_per_user"],
             values["kept_mb_per_user"],
+            values["delete_oldest_files"],
         ),
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
@@ -7902,6 +7977,15 @@ def _choose_backend(values: dict[str, Any]) -> None:
         raise SettingsError(
             "The code service has no secret of 32 characters or more. Ask your "
             "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
+def _check_data_folders(values: dict[str, Any]) -> None:
+    """Whether they can be shown from here; they are looked at before a run."""
+    if values["data_folders"] and values["codebox_url"]:
+        raise SettingsError(
+            "Programs run in codebox, which has data folders of its own. Ask your "
+            "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
         )
 
 
@@ -7936,9 +8020,16 @@ def _environment_value(name: str, text: str) -> Any:
         shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
         raise SettingsError(
             f"The environment variable {environment_name(name)} must be "
-            f"{describe_allowed(name)}{shown}. Ask your administrator to correct it.",
+            f"{describe_allowed(name)}{shown}. {_own_reason(error)}Ask your administrator to "
+            "correct it.",
             detail=str(error),
         ) from None
+
+
+def _own_reason(error: ValidationError) -> str:
+    """The sentence of a check of ours, which holds no address; empty for pydantic's words."""
+    reasons = (entry.get("ctx", {}).get("error") for entry in error.errors())
+    return next((f"{reason} " for reason in reasons if reason), "")
 
 
 def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
@@ -8616,8 +8707,10 @@ class LocalRunner:
         runtime: str = "runsc",
         budgets: Budgets | None = None,
         pool: PoolSettings | None = None,
+        data_folders: DataFolders | None = None,
     ) -> None:
         self._engine = engine
+        self._data_folders = data_folders or DataFolders()
         self._pool = WarmPool(engine, pool or PoolSettings(size=0))
         self._image = image
         self._runtime = runtime
@@ -8633,10 +8726,10 @@ class LocalRunner:
     ) -> RunResult:
         """See Runner.run."""
         plan = plan_files(request)
+        spec = self._spec(request)
         feed = EventFeed(on_event)
         started = time.monotonic()
         session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
-        spec = self._spec(request)
         try:
             result = session.run(self._engine, spec, self._pool.take(spec))
         finally:
@@ -8673,6 +8766,7 @@ class LocalRunner:
             owner=current_owner(),
             expires_at=time.time() + lease,
             argv=tuple(bootstrap_argv()),
+            data_folders=self._data_folders.checked(),
         )
 
     def _dispose(self, channel: Channel) -> None:
@@ -8850,8 +8944,12 @@ class _Session:
 
 
 _CHECK_SECONDS = 10.0
-_PROOF_SECONDS = 8.0
-_GONE_SECONDS = 5.0
+_PROOF_SECONDS = 5.0
+_HOG = "chunks = []\nwhile True:\n    chunks.append(bytearray(10_000_000))\n"
+_LOOP = "while True:\n    pass\n"
+_FORKS = (
+    "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n"
+)
 
 
 def examine(
@@ -8860,63 +8958,29 @@ def examine(
     runtime: str,
     languages: Sequence[Language] = LANGUAGES,
     limits: Limits | None = None,
-    accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
-    what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
-    those of this image, and run within ``limits`` (the default ones); that limits bite is
-    proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
-    """
+    what a host lacks. Takes some seconds: it starts a handful of sandboxes. ``languages``
+    are those of this image, and run within ``limits`` (the default ones); that limits bite
+    is proven in Python."""
     findings = engine.check(Deadline(_CHECK_SECONDS))
     if not all(finding.ok for finding in findings):
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += examine_runner(runner, engine, languages, limits or Limits())
+        findings += [
+            _prove_language(runner, language, limits or Limits())
+            for language in languages
+        ]
+        if PYTHON in languages and all(finding.ok for finding in findings):
+            findings += [
+                _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
+                _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
+                _prove_limit(runner, "process limit", _FORKS, Outcome.PROCESS_LIMIT),
+            ]
     finally:
         runner.close()
-    return [_accept(finding, accepted) for finding in findings]
-
-
-def examine_runner(
-    runner: Runner, engine: Engine, languages: Sequence[Language], limits: Limits
-) -> list[Finding]:
-    """The proofs of examine(), with this runner over this engine."""
-    findings: list[Finding] = []
-    for language in languages:
-        findings.append(_prove_language(runner, language, limits))
-    if PYTHON in languages and all(finding.ok for finding in findings):
-        findings += prove_limits(runner)
-        findings.append(_prove_nothing_left(engine))
     return findings
-
-
-def prove_limits(runner: Runner, cancel: CancelToken | None = None) -> list[Finding]:
-    """One finding for each program that tries to break out of a limit. Those after a
-    ``cancel`` mean nothing."""
-    with _planted_file() as path:
-        proofs = (*PROOFS, host_file_proof(path))
-        return [_prove(runner, proof, cancel or CancelToken()) for proof in proofs]
-
-
-def reasons_to_refuse(
-    findings: Sequence[Finding], accepted: Collection[str]
-) -> list[Finding]:
-    """The limits that do not bite and that nobody has accepted by name."""
-    return [
-        finding
-        for finding in findings
-        if finding.name in PROOF_NAMES
-        and not finding.ok
-        and finding.name not in accepted
-    ]
-
-
-def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
-    if finding.ok or finding.name not in accepted:
-        return finding
-    text = f"{finding.text} An administrator has accepted this by name."
-    return replace(finding, ok=True, text=text)
 
 
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
@@ -8924,68 +8988,27 @@ def _prove_language(runner: Runner, language: Language, limits: Limits) -> Findi
     steps = (Step(language.name, test.code),)
     result = runner.run(RunRequest(steps, limits=limits))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
-        kernel = " ".join(result.evidence.get("kernel", "").split()[:3])
-        text = (
-            f"{language.title} runs in gVisor ({kernel}, {result.total_seconds:.2f} s)."
-        )
+        text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
         return Finding(language.name, True, text)
     return Finding(
         language.name,
         False,
         f"{language.title} does not run: {_what_happened(result)}",
         "Build the image again (docs/setup.md, “The sandbox image”), and look at the log.",
-        f"Code blocks in {language.title} would fail.",
     )
 
 
-def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
-    limits = Limits().lowered(**({"seconds": _PROOF_SECONDS} | proof.limits))
-    request = RunRequest((Step(PYTHON.name, proof.code),), limits=limits)
-    result = runner.run(request, cancel=cancel)
-    if proof.holds(result):
-        return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
-    text = f"Not proven: “{proof.title}”. What happened: {_what_happened(result)}"
-    return Finding(proof.name, False, text, proof.mend, proof.why)
-
-
-def _prove_nothing_left(engine: Engine) -> Finding:
-    name, deadline = "nothing-left", Deadline(_GONE_SECONDS)
-    try:
-        while left := _own_sandboxes(engine):
-            if deadline.passed():
-                return Finding(
-                    name,
-                    False,
-                    f"{left} sandboxes of this check are still there after it.",
-                    "run this again: what is left is removed when its lease ends",
-                    "Otherwise each run costs the host memory for ever.",
-                )
-            time.sleep(0.1)
-    except EngineError as error:
-        return Finding(name, False, f"It cannot be told what is left: {error}")
-    return Finding(name, True, "Nothing of these sandboxes is left.")
-
-
-def _own_sandboxes(engine: Engine) -> int:
-    owner = current_owner()
-    return sum(
-        lease.owner == owner and not lease.run_id.startswith("idle-")
-        for lease in engine.leftovers()
+def _prove_limit(runner: Runner, name: str, code: str, expected: Outcome) -> Finding:
+    limits = Limits().lowered(seconds=_PROOF_SECONDS, memory_mib=128, processes=32)
+    result = runner.run(RunRequest(steps=(Step("python", code),), limits=limits))
+    if result.outcome is expected:
+        return Finding(name, True, f"The {name} bites: {result.message}")
+    return Finding(
+        name,
+        False,
+        f"The {name} did not bite: {_what_happened(result)}",
+        "Do not use this host for other people's code; see docs/setup.md, “Limits”.",
     )
-
-
-@contextmanager
-def _planted_file() -> Iterator[str]:
-    """A file that everybody on this machine can read; yields its path."""
-    number, path = tempfile.mkstemp(prefix="run-code-planted-")
-    try:
-        with os.fdopen(number, "w") as file:
-            file.write(secrets.token_hex())
-        os.chmod(path, 0o644)
-        yield path
-    finally:
-        with suppress(OSError):
-            os.unlink(path)
 
 
 def _what_happened(result: RunResult) -> str:
@@ -9542,85 +9565,6 @@ def _lost(
 
 # ===== end sandbox_core/remote_runner.py =====
 
-# ===== begin sandbox_core/self_proof.py =====
-
-"""Proves in the background that every limit bites, and says when nothing may run any more.
-
-Runs are not kept waiting for it: each sandbox is asked for its kernel before it gets any
-code, and the proofs come some seconds after the first run. A limit that does not bite, twice
-in a row, ends the service of this process until a later proof holds.
-"""
-
-
-_FIRST_AFTER_SECONDS = 10.0
-_AGAIN_AFTER_SECONDS = 60.0
-_proof_log = logging.getLogger("run_code.proof")
-
-
-class SelfProof:
-    """The proofs of one runner; ``accepted`` are names of limits that need not hold."""
-
-    def __init__(
-        self,
-        runner: Runner,
-        accepted: Collection[str],
-        first_after_seconds: float = _FIRST_AFTER_SECONDS,
-    ) -> None:
-        self._runner = runner
-        self._accepted = frozenset(accepted)
-        self._first_after_seconds = first_after_seconds
-        self._stopped = threading.Event()
-        self._cancel = CancelToken()
-        self._refusal = ""
-
-    def start(self) -> None:
-        """Prove soon, in a thread of its own, which ends when the proofs hold."""
-        threading.Thread(target=self._work, name="run-code-proof", daemon=True).start()
-
-    def stop(self) -> None:
-        """End what is under way. Idempotent."""
-        self._stopped.set()
-        self._cancel.cancel()
-
-    def why_not(self) -> str:
-        """A sentence when nothing may run here; else empty."""
-        return self._refusal
-
-    def _work(self) -> None:
-        pause = self._first_after_seconds
-        while not self._stopped.wait(pause):
-            pause = _AGAIN_AFTER_SECONDS
-            failed = self._failed()
-            # A busy host can make a proof miss its time: twice in a row is no accident.
-            if failed:
-                names = {finding.name for finding in failed}
-                failed = [again for again in self._failed() if again.name in names]
-            if self._stopped.is_set():
-                return
-            self._refusal = _refusal_for(failed)
-            for finding in failed:
-                _proof_log.error("%s %s %s", finding.text, finding.why, finding.mend)
-            if not failed:
-                _proof_log.info("every limit of the sandboxes is proven")
-                return
-
-    def _failed(self) -> list[Finding]:
-        findings = prove_limits(self._runner, self._cancel)
-        return reasons_to_refuse(findings, self._accepted)
-
-
-def _refusal_for(failed: list[Finding]) -> str:
-    if not failed:
-        return ""
-    names = ", ".join(finding.name for finding in failed)
-    return (
-        f"Code is not run here, because a limit of the sandboxes does not hold ({names}). Ask "
-        "your administrator to run the check: the server's log says what is wrong."
-    )
-
-
-# ===== end sandbox_core/self_proof.py =====
-
 # ===== begin owui_plugin/backend.py =====
 
 """Where the plugins' runs go: to a codebox service, or to a container engine of their own."""
@@ -9632,35 +9576,18 @@ _REMOTE_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What runs requests, and how many of them at one time. ``reaper`` and ``proof`` are None,
-    and no audit line is ours to write, where a service does all that."""
+    """What runs requests, and how many of them at one time. ``reaper`` is None, and no audit
+    line is ours to write, where a service does both."""
 
     runner: Runner
     runs: int
     runs_per_user: int
     reaper: Reaper | None = None
-    proof: SelfProof | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
-
-    def start(self) -> None:
-        """Begin what goes on beside the runs."""
-        for work in (self.reaper, self.proof):
-            if work is not None:
-                work.start()
-
-    def stop(self) -> None:
-        """End what goes on beside the runs."""
-        for work in (self.reaper, self.proof):
-            if work is not None:
-                work.stop()
-
-    def why_not(self) -> str:
-        """A sentence when nothing may run here; else empty."""
-        return self.proof.why_not() if self.proof is not None else ""
 
     def give_up_idle_sandboxes(self) -> None:
         """What was kept ready here will not be needed any more. May take some seconds."""
@@ -9673,22 +9600,26 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
-    runner = LocalRunner(engine, shared.image, shared.runtime, pool=shared.pool)
     return Backend(
-        runner,
+        LocalRunner(
+            engine,
+            shared.image,
+            shared.runtime,
+            pool=shared.pool,
+            data_folders=_data_folders(shared, engine),
+        ),
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),
-        SelfProof(runner, shared.accepted) if shared.self_test else None,
     )
 
 
 def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
-        return examine(
-            _engine(shared), shared.image, shared.runtime, accepted=shared.accepted
-        )
+        engine = _engine(shared)
+        findings = examine(engine, shared.image, shared.runtime)
+        return findings + _examine_data_folders(_data_folders(shared, engine))
     remote = _remote(shared)
     try:
         return remote.findings()
@@ -9706,6 +9637,23 @@ def _engine(shared: SharedSettings) -> Engine:
         shared.runsc_path,
         shared.images_folder,
     )
+
+
+def _data_folders(shared: SharedSettings, engine: Engine) -> DataFolders:
+    """Those of the settings; none of them may touch Open WebUI's own data."""
+    forbidden = [data_folder()] if is_open_webui_here() else []
+    folders = parse_data_folders(shared.data_folders)
+    return DataFolders(folders, forbidden, engine.is_here)
+
+
+def _examine_data_folders(folders: DataFolders) -> list[Finding]:
+    try:
+        targets = [folder.target for folder in folders.checked()]
+    except SandboxError as error:
+        mend = "Correct the valve data_folders, or RUN_CODE_DATA_FOLDERS."
+        return [Finding("data folders", False, str(error), mend)]
+    text = f"Programs see {', '.join(targets)}, read-only."
+    return [Finding("data folders", True, text)] if targets else []
 
 
 def _remote(shared: SharedSettings) -> RemoteRunner:
@@ -9943,7 +9891,7 @@ _OUR_FAULT = (
 _runtime_log = logging.getLogger("run_code.runtime")
 _board_lock = threading.Lock()
 
-Told = Callable[[], None]
+Told = Callable[[], Awaitable[None]]
 
 
 class _Runtime:
@@ -9957,7 +9905,8 @@ class _Runtime:
         self._admission = Admission(runs, per_user, most, (most + 1) // 2)
         # Never the loop's own executor: file uploads of everybody wait in that one.
         self._executor = ThreadPoolExecutor(runs + 2, "run-code")
-        self._backend.start()
+        if self._backend.reaper is not None:
+            self._backend.reaper.start()
         self._lock = threading.Lock()
         self._runs = 0
         self._retired = False
@@ -9977,7 +9926,8 @@ class _Runtime:
     def retire(self) -> None:
         """No new runs will come. Those that have come end in their own time, those in the
         queue too, and the threads after them."""
-        self._backend.stop()
+        if self._backend.reaper is not None:
+            self._backend.reaper.stop()
         drain = self._backend.give_up_idle_sandboxes
         threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
@@ -10006,11 +9956,9 @@ class _Runtime:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
         run_id = plain_request["run_id"]
-        if refusal := self._backend.why_not():
-            return _refused(run_id, refusal).to_plain()
         try:
             if self._admission.would_wait(user):
-                on_wait()
+                await on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
             return await self._run_admitted(
@@ -10031,7 +9979,7 @@ class _Runtime:
         on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
-            on_start()
+            await on_start()
             work = self._executor.submit(
                 self._run_in_thread, plain_request, cancel, on_event
             )
@@ -10135,7 +10083,7 @@ def start_run(
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
-    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is called if the
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
     run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
     A refusal comes as a result, with the sentence in its message.
     """
@@ -10286,9 +10234,7 @@ _NOT_SAVED = (
 
 
 class Presenter:
-    """Shows one run under one message. ``stored`` is the message as it was at the click;
-    ``emitter`` tells the browser and writes nothing itself.
-    """
+    """Shows one run under one message. ``stored`` is the message as it was at the click."""
 
     def __init__(
         self,
@@ -10309,21 +10255,18 @@ class Presenter:
     def _has_items(self) -> bool:
         return bool(self._stored and self._stored.get("output"))
 
-    async def show_running(
-        self, run_id: str, text: str, status: dict[str, Any]
-    ) -> None:
-        """Put up a status, and the provisional text where it can be replaced later."""
-        item = text_item(run_id, text) if self._has_items else None
-        if self._stored:
-            await self._write(item, "", status)
-        if item:
-            await self._show_items(item)
-        await emit(self._emitter, "status", status)
+    async def show_running(self, run_id: str, text: str) -> None:
+        """Put up the provisional text, where it can be replaced later."""
+        if self._has_items:
+            item = text_item(run_id, text)
+            await add_item(self._chat_id, self._message_id, item, self._emitter)
 
     async def show_preview(self, run_id: str, text: str) -> None:
         """Replace the provisional text in the browser, and nowhere else."""
         if self._has_items:
-            await self._show_items(text_item(run_id, text))
+            before = (self._stored or {}).get("output")
+            output = put_item(before, text_item(run_id, text))
+            await emit(self._emitter, "chat:completion", {"output": output})
 
     async def show_result(
         self,
@@ -10340,12 +10283,7 @@ class Presenter:
             content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
-        saved = await self._write(item, "" if item else text, status)
-        if item:
-            await self._show_items(item)
-        else:
-            # For the browser alone: the event that Open WebUI stores would store it twice.
-            await emit(self._emitter, "chat:message:delta", {"content": text})
+        saved = await (self._show_item(item) if item else self._append(text))
         await emit(self._emitter, "status", status)
         if saved:
             keep_task(self._write_again_if_lost(run_id, item, status))
@@ -10354,29 +10292,24 @@ class Presenter:
             await emit(self._emitter, "notification", warning)
         return None
 
-    async def _write(
-        self, item: dict[str, Any] | None, more_content: str, status: dict[str, Any]
-    ) -> bool:
-        """All that is new about the message in one write to the database."""
+    async def _show_item(self, item: dict[str, Any]) -> bool:
+        if await add_item(
+            self._chat_id, self._message_id, item, self._emitter, self._addresses
+        ):
+            return True
+        output = put_item((self._stored or {}).get("output"), item)
+        await emit(self._emitter, "chat:completion", {"output": output})
+        return False
 
+    async def _append(self, text: str) -> bool:
         def change(message: dict[str, Any]) -> None:
+            message["content"] = str(message.get("content") or "") + text
             _forget_empty_error(message)
-            if item:
-                _resolve_links_of(message, self._addresses)
-                put_into_message(message, item)
-            if more_content:
-                message["content"] = str(message.get("content") or "") + more_content
-            _add_status(message, status)
 
         written = await edit_message(self._chat_id, self._message_id, change)
-        if written is not None:
-            self._stored = written
+        # For the browser alone: the event that Open WebUI stores would store it twice.
+        await emit(self._emitter, "chat:message:delta", {"content": text})
         return written is not None
-
-    async def _show_items(self, item: dict[str, Any]) -> None:
-        before = (self._stored or {}).get("output")
-        output = {"output": put_item(before, item)}
-        await emit(self._emitter, "chat:completion", output)
 
     async def _write_again_if_lost(
         self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
@@ -10389,7 +10322,7 @@ class Presenter:
                 _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
-                _add_status(message, status)
+                message["statusHistory"] = [*message["statusHistory"], status]
 
         waited = 0.0
         for seconds in _LOOKS_AFTER:
@@ -10461,10 +10394,6 @@ def _is_in_order(
     shown = item is None or has_item(message.get("output"), item)
     error = _is_empty_error(message.get("error"))
     return shown and not error and not _says_running(message, run_id)
-
-
-def _add_status(message: dict[str, Any], status: dict[str, Any]) -> None:
-    message["statusHistory"] = [*(message.get("statusHistory") or []), status]
 
 
 def _says_running(message: dict[str, Any], run_id: str) -> bool:
@@ -10651,16 +10580,22 @@ def _place_made(placed: dict[str, ChatFile], file: ChatFile) -> None:
     placed[name] = file
 
 
-def work_folder_note(result: RunResult, names: Sequence[str]) -> str:
-    """What was in the work folder, after a run that missed a file; else empty."""
+def work_folder_note(
+    result: RunResult, names: Sequence[str], data_targets: Sequence[str] = ()
+) -> str:
+    """What was in the work folder, and which data folders there are, after a run that missed
+    a file; else empty."""
     failed = result.outcome is Outcome.FAILED
     if not failed or not _MISSING_FILE.search(str(result.output)[-8192:]):
         return ""
+    data = (
+        f" Data folders, read-only: {', '.join(data_targets)}." if data_targets else ""
+    )
     if not names:
-        return "The work folder was empty at the start: this chat has no files."
+        return "The work folder was empty at the start: this chat has no files." + data
     shown = ", ".join(names[:_MOST_NAMES])
     more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"In the work folder at the start: {shown}{more}."
+    return f"In the work folder at the start: {shown}{more}.{data}"
 
 
 # ===== end owui_plugin/chat_files.py =====
@@ -10689,9 +10624,7 @@ def print_findings(findings: Sequence[Finding]) -> int:
     """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
     for finding in findings:
         print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
-        if finding.why and not finding.ok:
-            print(f"      {finding.why}")
-        if finding.mend and not finding.ok:
+        if finding.mend:
             print(f"      mend it: {finding.mend}")
     return 0 if all(finding.ok for finding in findings) else 1
 
@@ -10754,9 +10687,8 @@ def run_plugin_file(plugin: str) -> int:
 
 """What a person sees of a run while it lasts: the grey line above the answer.
 
-Each line is a write to Open WebUI's database, so there are at most three of them: waiting,
-running, ended. The first two carry our mark, by which a restart finds them again. No run waits
-until they are written, and one that is over at once has the last one only.
+Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
+running, ended. The first two carry our mark, by which a restart finds them again.
 """
 
 
@@ -10764,44 +10696,27 @@ until they are written, and one that is over at once has the last one only.
 # transfers and clean-up; in the queue, other people's runs too.
 _RUN_SECONDS = 120
 _QUEUE_SECONDS = 600
-# A run that is over within this time is over before anybody could read that it runs.
-_QUIET_SECONDS = 0.15
 
 
 class Progress:
-    """Tells the states of one run, beside it. ``label`` names what runs, as ``Python``;
-    ``limit_seconds`` is its time limit; ``show`` is awaited with each status line.
-    """
+    """Tells the states of one run. ``label`` names what runs, as ``Python``;
+    ``limit_seconds`` is its time limit."""
 
     def __init__(
-        self,
-        label: str,
-        run_id: str,
-        limit_seconds: float,
-        show: Callable[[dict[str, Any]], Awaitable[None]],
+        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
     ) -> None:
+        self._emitter = emitter
         self._label = label
         self._run_id = run_id
         self._limit_seconds = limit_seconds
-        self._show = show
-        self._untold: dict[str, Any] | None = None
-        self._changed = asyncio.Event()
-        self._over = asyncio.Event()
-        self._teller = keep_task(self._tell())
 
-    def waiting(self) -> None:
+    async def waiting(self) -> None:
         """The run has to wait for others."""
-        self._say("Waiting for a free sandbox…", _QUEUE_SECONDS)
+        await self._tell("Waiting for a free sandbox…", _QUEUE_SECONDS)
 
-    def running(self) -> None:
+    async def running(self) -> None:
         """The run is about to begin."""
-        self._say(f"Running {self._label}…", _RUN_SECONDS)
-
-    async def end(self) -> None:
-        """Nothing is told from now on; what is being told has been told on return."""
-        self._over.set()
-        self._changed.set()
-        await asyncio.wait({self._teller})
+        await self._tell(f"Running {self._label}…", _RUN_SECONDS)
 
     def ended(self, result: RunResult) -> dict[str, Any]:
         """The last status of the run, for whoever shows its result."""
@@ -10811,28 +10726,11 @@ class Progress:
         first, point, _ = result.message.partition(". ")
         return ended_status(first + point.strip())
 
-    def _say(self, text: str, overtime: float) -> None:
+    async def _tell(self, text: str, overtime: float) -> None:
         expires_at = time.time() + self._limit_seconds + overtime
         mark = running_mark(self._run_id, current_owner(), expires_at)
-        self._untold = {"description": text, "done": False, MARK: mark}
-        self._changed.set()
-
-    async def _tell(self) -> None:
-        await _set_within(self._over, _QUIET_SECONDS)
-        while not self._over.is_set():
-            await self._changed.wait()
-            self._changed.clear()
-            status, self._untold = self._untold, None
-            if status is not None and not self._over.is_set():
-                await self._show(status)
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, but not longer than this."""
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+        status = {"description": text, "done": False, MARK: mark}
+        await emit(self._emitter, "status", status)
 
 
 def ended_status(text: str) -> dict[str, Any]:
@@ -11419,6 +11317,16 @@ def render_files(
     return "\n".join(parts)
 
 
+def deleted_note(names: Sequence[str]) -> str:
+    """A sentence on old files that made room for new ones; empty when none had to."""
+    if not names:
+        return ""
+    shown = ", ".join(f"“{short_name(name, 40)}”" for name in names[:_MOST_NOT_KEPT])
+    more = len(names) - _MOST_NOT_KEPT
+    rest = f" and {more} more" if more > 0 else ""
+    return f"To make room, your oldest files from runs were deleted: {shown}{rest}."
+
+
 def file_chips(kept: KeptFiles) -> list[dict[str, Any]]:
     """The same files as entries of Open WebUI's ``files`` event, for a chat whose messages
     are stored nowhere."""
@@ -11522,9 +11430,12 @@ class RunFiles:
     """What one run finds and leaves, and how people and model are told of it. Used once by
     the button and by the tool: bring_in, then keep, then the rest."""
 
-    def __init__(self, place: Place, quota: Quota) -> None:
+    def __init__(
+        self, place: Place, quota: Quota, data_targets: Sequence[str] = ()
+    ) -> None:
         self._place = place
         self._quota = quota
+        self._data_targets = data_targets
         self._found = FilesIn()
         self._kept = KeptFiles()
         self._embeds: list[str] = []
@@ -11554,9 +11465,11 @@ class RunFiles:
         return self._kept.applied_to(result)
 
     def notes(self, result: RunResult) -> list[str]:
-        """Sentences for people and model: of files that are missing, renamed, or not there."""
-        missed = work_folder_note(result, self._found.names)
-        return [*self._found.notes, *([missed] if missed else [])]
+        """Sentences for people and model: of files that are missing, renamed, not there, or
+        deleted to make room."""
+        deleted = deleted_note(self._kept.deleted)
+        missed = work_folder_note(result, self._found.names, self._data_targets)
+        return [*self._found.notes, *filter(None, (missed, deleted))]
 
     def markdown(self, result: RunResult) -> str:
         """The files as they are shown under the answer; empty when there are none."""
@@ -11800,7 +11713,7 @@ class Tools:
         digest = call_digest(known.name, program, str(stdin))
         if self._guard.refuses(place.user_id, place.chat_id, digest):
             return await _refuse(__event_emitter__, REPEAT_SENTENCE)
-        files = RunFiles(place, settings.quota)
+        files = RunFiles(place, settings.quota, settings.shared.data_targets)
         request = RunRequest(
             steps=(Step(known.name, program),),
             files=await files.bring_in(
@@ -11855,10 +11768,7 @@ class _Call:
     async def run(self, settings: Settings) -> RunResult:
         """Run it; when the person presses Stop, end it and leave what it printed behind."""
         progress = Progress(
-            self._label,
-            self._request.run_id,
-            settings.limits.seconds,
-            lambda status: emit(self._emitter, "status", status),
+            self._emitter, self._label, self._request.run_id, settings.limits.seconds
         )
         ticket = start_run(
             "tool",
@@ -11875,7 +11785,6 @@ class _Call:
             # In a task of its own, because a person may press Stop twice.
             await asyncio.shield(keep_task(self._stop(ticket, progress, settings)))
             raise
-        await progress.end()
         result = await self._files.keep(result, settings.model_output_kb * 1024)
         await self._show_files(result)
         await emit(self._emitter, "status", progress.ended(result))
@@ -11899,7 +11808,6 @@ class _Call:
         self, ticket: RunTicket, progress: Progress, settings: Settings
     ) -> None:
         result = await ticket.stop()
-        await progress.end()
         await emit(self._emitter, "status", progress.ended(result))
         shown_bytes = settings.model_output_kb * 1024  # the model will read it
         result = await self._files.keep(result, shown_bytes)
@@ -11924,6 +11832,8 @@ def _describe_tool(valves: ToolValves) -> str:
     except SandboxError:  # each call will say so
         settings = resolve_settings(valves, None, {})
     limits = settings.limits
+    targets = ", ".join(settings.shared.data_targets)
+    data = f"Folders with data, read-only: {targets}.\n" if targets else ""
     packages = "" if settings.shared.image != _OWN_IMAGE else _OWN_PACKAGES
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
@@ -11936,7 +11846,7 @@ earlier calls saved there, under their own names. What a program saves there is 
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
 persists: no variables, no processes. There is no network, no keyboard and no way to install
 packages.
-{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
+{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.
 

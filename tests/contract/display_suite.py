@@ -70,6 +70,13 @@ class DisplayContract:
         assert len(content) == display.size
         assert contents(result)["bars.png"].startswith(b"\x89PNG")
 
+    @pytest.mark.parametrize("then", ["plt.show()", "", "plt.show(); plt.show()"])
+    def test_a_figure_saved_as_svg_is_one_picture_too(self, runner, then):
+        code = "plt.plot([1, 2], 'o-'); plt.savefig('a.svg'); " + then
+        result = run(runner, "import matplotlib.pyplot as plt\n" + code)
+        assert shown(result) == [], describe(result)
+        assert list(contents(result)) == ["a.svg"]
+
     def test_figures_left_open_are_shown_after_an_error(self, runner):
         code = "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.figure()\n1 / 0"
         result = run(runner, code)

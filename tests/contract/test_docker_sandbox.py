@@ -1,6 +1,7 @@
 """What runs over Docker cost the host, and what a sandbox looks like from outside."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +15,13 @@ from sandbox_core.deadline import Deadline
 from sandbox_core.leases import LABEL_EXPIRES, LABEL_OWNER, LABEL_RUN, current_owner
 from sandbox_core.outcome import Outcome
 from sandbox_core.runner import LocalRunner
+from scripts.benchmarks.subject import Subject
+from scripts.benchmarks.watched_engine import (
+    DONE,
+    STARTED,
+    STEP_ENDED,
+    WatchedEngine,
+)
 from tests.contract.runs import contents, describe, request_of, run
 
 SPIN = """
@@ -137,6 +145,34 @@ def test_a_mebibyte_each_way_is_quick(runner):
     results = [run(runner, code, inputs={"in": data}) for _ in range(3)]
     assert all(contents(result) == {"out": data} for result in results)
     assert min(result.total_seconds for result in results) < plain + 3
+
+
+def test_r32_two_hundred_thousand_files_are_one_sentence(runner):
+    """Or as many as it makes within its time."""
+    code = "for i in range(200_000): open(f'f{i}', 'w').close()"
+    result = run(runner, code, seconds=15)
+    assert result.outcome in (Outcome.OK, Outcome.TIMEOUT), describe(result)
+    assert len(result.files) == 100
+    (told,) = result.skipped
+    assert re.fullmatch(
+        r"(more than )?\d{4,6} files beyond the limit of 100", told.reason
+    )
+    assert result.total_seconds - result.seconds < 10  # with the start and the transfer
+
+
+def test_the_time_of_a_run_is_that_of_its_programs(docker_host, image, runtime):
+    """What comes after the program's end does not count, however long it takes."""
+    engine = WatchedEngine(Subject(image, runtime))
+    runner = LocalRunner(engine, image, runtime)
+    code = "head -c 60M /dev/urandom > large"
+    try:
+        result = runner.run(request_of([("bash", code)]))
+    finally:
+        runner.close()
+    assert [file.size for file in result.files] == [60 << 20], describe(result)
+    ended, started = engine.at[STEP_ENDED], engine.at[STARTED]
+    after = engine.at[DONE] - ended
+    assert abs(result.seconds - (ended - started)) < after / 2
 
 
 def test_a_gigabyte_of_output_costs_the_host_little(

@@ -283,6 +283,8 @@ for i in range(6):
     print("tick", i, flush=True)
     time.sleep(1)
 open("ticks.txt", "w").write("done")
+from PIL import Image
+Image.new("RGB", (200, 100), "red").save("red.png")
 """
     model.script(Reply(fenced(code)))
     member_page.new_chat(MODEL)
@@ -297,6 +299,7 @@ open("ticks.txt", "w").write("done")
     time.sleep(6)
     member_page.open_chat(chat_id)
     member_page.wait_for_answer_text("ticks.txt", timeout=20)
+    images_are_drawn(member_page, 1)
     assert "tick 5" in member_page.answer_text()
     assert "running…" not in member_page.answer_text()
     picture(member_page, "opened")

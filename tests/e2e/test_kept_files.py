@@ -12,6 +12,7 @@ from scripts.bringup.rest import Refused
 from tests.e2e.conftest import Person
 from tests.e2e.file_runs import LINK, plain, run_in
 from tests.e2e.runs import FUNCTION, run, valves
+from tests.owui.browser import ChatPage
 from tests.owui.client import ChatClient
 from tests.owui.scripted_model import MODEL, ScriptedModel
 from tests.owui.server import OpenWebUIServer
@@ -99,6 +100,7 @@ def test_U06_the_oldest_make_room_where_a_setting_says_so(
         admin.client, FUNCTION, kept_files_per_user=2, delete_oldest_files=True
     ):
         texts = [run(newcomer, write % (name, name)) for name in ("a", "b", "c")]
+    assert all(LINK.findall(text) for text in texts), texts
     links = [LINK.findall(text)[0] for text in texts]
     assert "deleted" not in texts[0] + texts[1]
     said = "To make room, your oldest files from runs were deleted: “a.bin”."
@@ -109,6 +111,41 @@ def test_U06_the_oldest_make_room_where_a_setting_says_so(
     address = f"/api/v1/files/{attached['id']}/content"
     assert newcomer.download(address) == b"1,2"
     assert member.client.download(others[0]) == b"o"
+
+
+@pytest.fixture
+def second_server(server: OpenWebUIServer) -> Iterator[OpenWebUIServer]:
+    twin = server.twin()
+    try:
+        twin.start()
+        yield twin
+    finally:
+        twin.stop()
+
+
+def test_U07_a_quota_holds_over_two_workers(
+    admin: Person, second_server: OpenWebUIServer
+) -> None:
+    """Two processes over one database and one data folder; three runs in each at a time."""
+    email, password = "tom@example.com", "a-password-of-tom"
+    admin.client.add_user("Tom Two", email, password)
+    clients = [
+        ChatClient(u, model=MODEL) for u in (admin.client.url, second_server.url)
+    ]
+    for client in clients:
+        client.sign_in(email, password)
+    code = "for n in 'ab': open(n, 'w').write(n)"
+    with (
+        valves(admin.client, FUNCTION, kept_files_per_user=7),
+        ThreadPoolExecutor(6) as pool,
+    ):
+        runs = [pool.submit(run, client, code) for client in clients * 3]
+        texts = [entry.result() for entry in runs]
+    links = [link for text in texts for link in LINK.findall(text)]
+    assert len(links) == 7, texts
+    assert sum(text.count("of 7 files from runs") for text in texts) >= 1
+    served = [clients[number % 2].download(link) for number, link in enumerate(links)]
+    assert set(served) == {b"a", b"b"}
 
 
 @contextmanager
@@ -157,10 +194,20 @@ def test_R32_many_files_are_few_words(member: Person) -> None:
     assert len(text) < 1024
 
 
-def test_R06_a_long_output_is_shown_in_part_and_offered_whole(member: Person) -> None:
-    text = run(member.client, 'for i in range(20000):\n    print("line", i)')
+def test_R06_a_long_output_is_shown_in_part_and_offered_whole(
+    member: Person, member_page: ChatPage, model: ScriptedModel
+) -> None:
+    """R06, and H11: the same view after a reload."""
+    code = 'for i in range(20000):\n    print("line", i)'
+    chat_id, text = run_in(member.client, model, code)
     assert "line 0\n" in text
     assert "line 19999\n" in text
     assert "line 10000\n" not in text
     whole = member.client.download(LINK.findall(text)[0]).decode()
     assert whole == "".join(f"line {i}\n" for i in range(20000))
+    member_page.open_chat(chat_id)
+    member_page.wait_for_answer_text("line 19999")
+    shown = member_page.answer_text()
+    member_page.reload()
+    member_page.wait_for_answer_text("line 19999")
+    assert member_page.answer_text() == shown

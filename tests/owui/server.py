@@ -50,6 +50,13 @@ class OpenWebUIServer:
         self.url = f"http://127.0.0.1:{self._port}"
         self.log = folder / "open-webui.log"
 
+    def twin(self) -> "OpenWebUIServer":
+        """Another server over the same data, as a second worker is. Not started."""
+        other = OpenWebUIServer(self._folder, self._models_url, self._extra_env)
+        other._secret_key = self._secret_key
+        other.log = self._folder / "twin.log"
+        return other
+
     @property
     def pid(self) -> int:
         """Process id of the running server."""
