@@ -55,7 +55,7 @@ VALUE_CHARACTERS = 64 * 1024
 VALUE_SECONDS = 2.0
 FIGURES_SECONDS = 10.0
 # Who imports one of these may show figures or images.
-SHOWING_MODULES = ("matplotlib.pyplot", "PIL.ImageShow")
+SHOWING_MODULES = ("matplotlib.pyplot", "PIL.ImageShow", "plotly.io._renderers")
 # Tracebacks leave out what belongs to an import, which they know by this name.
 IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 CUT_MARK = " … (cut)"

@@ -87,6 +87,8 @@ class Display:
         """A module that can show something is there: be told when it does."""
         if name == "matplotlib.pyplot":
             self.all_figures().watch(sys.modules[name])
+        elif name == "plotly.io._renderers":
+            self.watch_charts(sys.modules[name])
         else:
             self.watch_images(sys.modules[name])
 
@@ -142,6 +144,25 @@ class Display:
                 return 1
 
         image_show.register(Viewer(), 0)
+
+    def watch_charts(self, plotly):
+        """Be the renderer of plotly's show(), unless the program names one."""
+        display = self
+
+        class Renderer(plotly.ExternalRenderer):
+            """Takes a chart as HTML that fetches plotly's script when it is looked at."""
+
+            def render(self, chart):
+                if os.getpid() != display.process:
+                    return
+                with Quietly():
+                    to_html = sys.modules["plotly.io"].to_html
+                    html = to_html(chart, include_plotlyjs="cdn", validate=False)
+                    display.folder.add("figure", "html", html.encode())
+
+        plotly.renderers["run_code"] = Renderer()
+        if "PLOTLY_RENDERER" not in os.environ:
+            plotly.renderers.default = "run_code"
 
 
 def is_a(value, module, name):

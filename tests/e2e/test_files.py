@@ -303,3 +303,26 @@ Image.new("RGB", (200, 100), "red").save("red.png")
     assert "tick 5" in member_page.answer_text()
     assert "running…" not in member_page.answer_text()
     picture(member_page, "opened")
+
+
+def test_a_temporary_chat_has_the_files_of_its_question(
+    admin: Person,
+    member_page: ChatPage,
+    model: ScriptedModel,
+    picture: Picture,
+    tmp_path: Path,
+) -> None:
+    """It is stored nowhere, so only the question tells of them; what is made is shown."""
+    admin.client.add_model("model-that-runs", MODEL, [TOOL.id])
+    sales = tmp_path / "sales.csv"
+    sales.write_text(SALES)
+    code = "data = open('sales.csv').read(); open('copy.csv', 'w').write(data)"
+    model.script(call(code), Reply("It is copied."))
+    member_page.new_chat("model-that-runs", temporary=True)
+    member_page.attach(sales)
+    member_page.ask("copy it")
+    member_page.wait_for_answer_text("It is copied.")
+    assert f"copy.csv ({len(SALES)} bytes)" in told_by_tool(model)[0]
+    chip = member_page.page.locator("[id^='message-']").last.get_by_text("copy.csv")
+    chip.first.wait_for(timeout=20_000)
+    picture(member_page, "made")
