@@ -18,7 +18,7 @@ from owui_plugin.render import (
     strip_results,
 )
 from sandbox_core.hints import hint_for
-from sandbox_core.models import KeptText, OutputFile, RunResult, SkippedFile
+from sandbox_core.models import Display, KeptText, OutputFile, RunResult, SkippedFile
 from sandbox_core.outcome import Outcome
 from sandbox_core.render_model import render_for_model, render_refusal_for_model
 from sandbox_core.visible import visible_text
@@ -302,6 +302,22 @@ def test_r32_many_files_take_little_room() -> None:
     text = render_for_model(result(files=files))
     assert len(text) < 1000
     assert re.search(r"and 99\d\d more", text)
+
+
+def test_ten_images_are_ten_names_for_a_model() -> None:
+    shown = tuple(
+        Display("image/png", f"figure-{n}.png", 400_000, io.BytesIO(b"\x89PNG" * 99))
+        for n in range(5)
+    )
+    made = tuple(
+        OutputFile(f"a rather long name of picture {n}.png", 400_000, io.BytesIO())
+        for n in range(5)
+    )
+    text = render_for_model(result(displays=shown, files=made))
+    assert all(entry.name in text for entry in (*shown, *made))
+    assert len(text.encode()) < 2048
+    assert "base64" not in text
+    assert "PNG" not in text
 
 
 @settings(max_examples=300)
