@@ -149,7 +149,9 @@ class DataFolders:
         ):  # the latter: a loop of links, before Python 3.13
             is_folder = False
         if not is_folder:
-            raise _folder_refusal(folder, "there is no such folder on this machine")
+            raise _folder_refusal(
+                folder, "there is no such folder on this machine (or in this container)"
+            )
         _refuse_system_folder(folder, real)
         if any(_touches(real, path) for path in self._forbidden):
             raise _folder_refusal(
