@@ -132,6 +132,7 @@ def bundle_config(
     env: tuple[str, ...],
     limits: Limits,
     cgroup: str = "",
+    data_folders: tuple[DataFolder, ...] = (),
 ) -> dict[str, Any]:
     """The same sandbox as an OCI bundle's config.json (OCI runtime specification 1.0,
     "config.md"), for a runsc without Docker. ``root`` is the folder of the image's files and
@@ -174,6 +175,15 @@ def bundle_config(
                     "options": options.split(","),
                 }
                 for folder, options in _tmpfs_options(limits).items()
+            ),
+            *(
+                {
+                    "destination": folder.target,
+                    "type": "bind",
+                    "source": folder.path,
+                    "options": ["rbind", "rprivate", "ro", "nosuid", "nodev"],
+                }
+                for folder in data_folders
             ),
         ],
         "linux": {

@@ -57,6 +57,7 @@ class RunscEngine:
     """
 
     name = "runsc"
+    is_here = True
 
     def __init__(
         self,
@@ -99,7 +100,12 @@ class RunscEngine:
             wall = self._wall(folder, spec)
             undo.callback(wall.remove)
             config = bundle_config(
-                str(image.root), spec.argv, image.env, spec.limits, wall.cgroup
+                str(image.root),
+                spec.argv,
+                image.env,
+                spec.limits,
+                wall.cgroup,
+                spec.data_folders,
             )
             try:
                 (folder / "config.json").write_text(json.dumps(config))

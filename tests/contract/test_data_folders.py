@@ -15,7 +15,7 @@ from sandbox_core.outcome import Outcome
 from sandbox_core.pool import PoolSettings
 from sandbox_core.runner import LocalRunner
 from tests.contract.runs import describe, run
-from tests.contract.test_docker_runner import WarmRunner
+from tests.contract.test_local_runner import WarmRunner
 
 READS = """
 import os
@@ -78,15 +78,13 @@ def sales(tmp_path):
 
 
 @pytest.fixture
-def runner_with(docker_engine, image, runtime):
+def runner_with(engine, image):
     """Makes runners that show this folder as /data/sales."""
     made = []
 
     def make(folder, pool=None):
         folders = DataFolders(parse_data_folders(f"sales={folder}"))
-        made.append(
-            LocalRunner(docker_engine, image, runtime, pool=pool, data_folders=folders)
-        )
+        made.append(LocalRunner(engine, image, pool=pool, data_folders=folders))
         return made[-1]
 
     yield make

@@ -20,9 +20,9 @@ chart = go.Figure(go.Bar(x=["a", "b"], y=[1, 2]))
 
 
 @pytest.fixture(scope="module")
-def runner(docker_engine, image, runtime):
+def runner(engine, image):
     folders = DataFolders([DataFolder("packages", str(PACKAGES))])
-    runner = LocalRunner(docker_engine, image, runtime, data_folders=folders)
+    runner = LocalRunner(engine, image, data_folders=folders)
     yield runner
     runner.close()
 

@@ -156,6 +156,13 @@ def test_the_options_of_runsc():
 
 def test_data_folders_are_shown_and_no_more():
     folder = DataFolder("sales", "/srv/sales")
+    bundle = bundle_config("/r", ("x",), (), Limits(), data_folders=(folder,))
+    assert bundle["mounts"][-1] == {
+        "destination": "/data/sales",
+        "type": "bind",
+        "source": "/srv/sales",
+        "options": ["rbind", "rprivate", "ro", "nosuid", "nodev"],
+    }
     config = container_config("i", "r", ("x",), Limits(), {}, data_folders=(folder,))
     assert config["HostConfig"]["Mounts"] == [
         {
