@@ -32,6 +32,7 @@ _intake_log = logging.getLogger("run_code.file_intake")
 _FETCH_SECONDS = 60.0
 _FOLDER_PAGE = 4096
 _DELETED = "it was deleted"
+_NEVER_STORED = "a temporary chat does not store what is attached to it"
 _FOREIGN = "it belongs to someone else"
 _UNREADABLE = "it could not be read"
 
@@ -75,7 +76,8 @@ async def files_for_run(
     except Exception:
         _intake_log.exception("the files of a chat could not be looked up")
         return FilesIn(notes=("The files of this chat could not be looked up.",))
-    usable, notes = _sort_out(found, records, user_id)
+    in_question = {file.file_id for file in attached}
+    usable, notes = _sort_out(found, records, user_id, in_question)
     placed, renamed = arrange_files(usable)
     opened, missing = await _open_files(placed, records, limits)
     ids = {file.name: file.file_id for file in placed}
@@ -103,15 +105,21 @@ async def _made_files(chat_id: str, message_id: str) -> list[ChatFile]:
 
 
 def _sort_out(
-    found: Iterable[ChatFile], records: dict[str, FileRecord], user_id: str
+    found: Iterable[ChatFile],
+    records: dict[str, FileRecord],
+    user_id: str,
+    in_question: set[str],
 ) -> tuple[list[ChatFile], list[str]]:
-    """The files that this person may use, and a sentence for each other one."""
+    """The files that this person may use, and a sentence for each other one. ``in_question``:
+    ids that only the question of a temporary chat tells; the browser may have made them up.
+    """
     usable, notes = [], []
     for file in found:
         record = records.get(file.file_id)
         name = file.name or (record.name if record else "")
         if record is None or record.user_id != user_id:
-            reason = _DELETED if record is None else _FOREIGN
+            gone = _NEVER_STORED if file.file_id in in_question else _DELETED
+            reason = gone if record is None else _FOREIGN
             notes.append(_missing_note(name, reason))
         else:
             usable.append(ChatFile(file.file_id, name, file.made))

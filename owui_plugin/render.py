@@ -45,7 +45,7 @@ _OUTCOME_WORDS = {
 # `]` alone, and a backslash of the text becomes a character that looks like one.
 _MARKDOWN = re.compile(r"[`*_{\]<>#|~$&]|^[-+=:]")
 _LIST_NUMBER = re.compile(r"^\d+(?=[.)])")
-_BACKSLASH_LIKE = "\u29f5"
+_BACKSLASH_LIKE = "\u2216"  # of the look-alikes the one that most fonts have
 _BACKTICKS = re.compile(r"`{3,}")
 
 _FENCE_PATTERN = r"(`{3,})text\n(?:[^\n]*\n)*?\1[ \t]*(?=\n|\Z)"

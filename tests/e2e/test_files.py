@@ -305,24 +305,27 @@ Image.new("RGB", (200, 100), "red").save("red.png")
     picture(member_page, "opened")
 
 
-def test_a_temporary_chat_has_the_files_of_its_question(
+def test_a_temporary_chat_has_no_attached_files_and_says_so(
     admin: Person,
     member_page: ChatPage,
     model: ScriptedModel,
     picture: Picture,
     tmp_path: Path,
 ) -> None:
-    """It is stored nowhere, so only the question tells of them; what is made is shown."""
+    """Open WebUI does not upload them there. What a program makes is shown."""
     admin.client.add_model("model-that-runs", MODEL, [TOOL.id])
     sales = tmp_path / "sales.csv"
     sales.write_text(SALES)
-    code = "data = open('sales.csv').read(); open('copy.csv', 'w').write(data)"
-    model.script(call(code), Reply("It is copied."))
+    model.script(call("open('made.csv', 'w').write('a,b')"), Reply("It is made."))
     member_page.new_chat("model-that-runs", temporary=True)
-    member_page.attach(sales)
-    member_page.ask("copy it")
-    member_page.wait_for_answer_text("It is copied.")
-    assert f"copy.csv ({len(SALES)} bytes)" in told_by_tool(model)[0]
-    chip = member_page.page.locator("[id^='message-']").last.get_by_text("copy.csv")
+    chooser = member_page.page.locator("input[type=file]").first
+    chooser.set_input_files(str(sales))
+    member_page.page.get_by_text("sales.csv").first.wait_for(timeout=20_000)
+    member_page.ask("make it")
+    member_page.wait_for_answer_text("It is made.")
+    (told,) = told_by_tool(model)
+    assert "made.csv (3 bytes)" in told
+    assert "“sales.csv” is not in the work folder: a temporary chat does not" in told
+    chip = member_page.page.locator("[id^='message-']").last.get_by_text("made.csv")
     chip.first.wait_for(timeout=20_000)
     picture(member_page, "made")
