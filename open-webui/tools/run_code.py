@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     7032eafe97c9c4c772ff5a5563813e520842c67eb380f7c302ee04d100b1e3dd
+#     0145928852867992840f911070cd8305f70432f640dead749a20abc7d2a35b01
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -34,12 +34,26 @@ license: Apache-2.0
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
+#     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
+#     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
+#     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
+#     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
+#     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
+#     sandbox_core/engines/podman.py          Podman by way of its Docker-compatible socket: the Docker engine at another address.
+#     sandbox_core/engines/runsc_errors.py    The one place where what runsc says of itself becomes an error of ours.
+#     sandbox_core/engines/runsc_state.py     The folders of embedded sandboxes: what Docker keeps in labels, and the processes.
+#     sandbox_core/engines/runsc_walls.py     The limits around an embedded sandbox on the host's side: a control group where the host lets us make one, else a watch of our own.
+#     sandbox_core/engines/runsc_channel.py   The byte channel to one embedded sandbox: the pipes of a ``runsc run``.
+#     sandbox_core/engines/host_root.py       A root file system made of this machine's own Python, for where no image was prepared.
+#     sandbox_core/engines/runsc_images.py    Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
+#     sandbox_core/engines/runsc_program.py   gVisor's program on this machine: where it is, and what it may do here.
+#     sandbox_core/engines/runsc.py           The embedded engine: gVisor's program on an OCI bundle, without any daemon.
+#     sandbox_core/engines/choice.py          Which engine starts the sandboxes: the one place that knows them by name.
 #     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 #     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
 #     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
 #     sandbox_core/displays.py                What a run showed, on the host's side: figures, images and rich values, bounded.
-#     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
 #     sandbox_core/protocol.py                The host's side of the frames between host and guest.
 #     sandbox_core/job.py                     What the guest is told: the boot frame, and the frames of one job.
 #     sandbox_core/boot.py                    From nothing to a guest that waits for its job: what cold runs and the pool both do first.
@@ -50,12 +64,6 @@ license: Apache-2.0
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
 #     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
 #     sandbox_core/doctor.py                  Looks at a host and proves by running things that sandboxes work on it.
-#     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
-#     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
-#     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
-#     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
-#     sandbox_core/engines/podman.py          Podman by way of its Docker-compatible socket: the Docker engine at another address.
-#     sandbox_core/engines/choice.py          Which container engine starts the sandboxes: the one place that knows them by name.
 #     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
@@ -98,6 +106,7 @@ import json
 import logging
 import math
 import os
+import random
 import re
 import secrets
 import select
@@ -105,7 +114,9 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -123,11 +134,12 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
+from importlib import metadata
 from io import BytesIO
 from itertools import islice
 from math import ceil
@@ -2034,7 +2046,9 @@ class DataFolders:
         ):  # the latter: a loop of links, before Python 3.13
             is_folder = False
         if not is_folder:
-            raise _folder_refusal(folder, "there is no such folder on this machine")
+            raise _folder_refusal(
+                folder, "there is no such folder on this machine (or in this container)"
+            )
         _refuse_system_folder(folder, real)
         if any(_touches(real, path) for path in self._forbidden):
             raise _folder_refusal(
@@ -2106,11 +2120,12 @@ class CommonValves(BaseModel):
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
-    backend: Literal["auto", "codebox", "docker", "podman"] = Field(
+    backend: Literal["auto", "codebox", "docker", "podman", "runsc"] = Field(
         default="auto",
         description=(
-            "Where code runs: in a codebox service, or in a container engine from here. auto: "
-            "codebox if its address is set, else docker."
+            "Where code runs: in a codebox service, in a container engine, or by gVisor's own "
+            "program here (runsc). auto: codebox if its address is set, else docker if an "
+            "address or its socket is there, else runsc if that program is."
         ),
     )
     codebox_url: str = Field(
@@ -2140,12 +2155,23 @@ class CommonValves(BaseModel):
     runtime: str = Field(
         default="runsc",
         min_length=1,
-        description="Name of the gVisor runtime in the Docker Engine.",
+        description="Name of the gVisor runtime in the container engine. With the backend "
+        "`runsc`: `runsc`, or `runsc-ptrace` for that platform of gVisor.",
+    )
+    runsc_path: str = Field(
+        default="",
+        description="For the backend `runsc`: where gVisor's program is. Empty: the one that "
+        "`python -m sandbox_core install-runsc` put into its folder, else that of `PATH`.",
     )
     image: str = Field(
         default="run-code-python:latest",
         min_length=1,
         description="Image of the sandboxes. It must have `python3`.",
+    )
+    images_folder: str = Field(
+        default="",
+        description="For the backend `runsc`: the folder of images from `scripts/rootfs`. "
+        "Empty: `/var/lib/run-code/images` for root, else `~/.local/share/run-code/images`.",
     )
     pull_missing_image: bool = Field(
         default=False,
@@ -2558,6 +2584,2100 @@ class Engine(Protocol):
 
 # ===== end sandbox_core/engines/base.py =====
 
+# ===== begin sandbox_core/engines/docker_errors.py =====
+
+"""The one place where errors of the docker SDK and its transport become ours."""
+
+
+_RUNTIME_WORDS = (
+    "runtime name",  # not registered: "unknown or invalid runtime name" and the like
+    "unknown runtime",
+    "unable to retrieve oci runtime error",  # its binary is gone, or is no runtime
+)
+_NO_PROGRAM_WORDS = ("error finding executable", "executable file not found")
+_MISSING_PACKAGE = (
+    "The Python package “docker” is missing where Open WebUI runs. Install it there "
+    "(pip install docker) and try again."
+)
+_NOT_REACHED = (
+    "The container engine cannot be reached, so nothing was run. An administrator should "
+    "check that Docker is running and that this service may use it; then try again."
+)
+_NO_ANSWER = (
+    "The container engine did not answer in time, so nothing was run. An administrator "
+    "should check Docker; then try again."
+)
+_NOT_ALLOWED = (
+    "This service is not allowed to use the container engine, so nothing was run. An "
+    "administrator should give it access to Docker; then try again."
+)
+_NO_IMAGE = (
+    "The sandbox image is not on this host, so nothing was run. An administrator should "
+    "build or load it (docs/setup.md, “The sandbox image”); then try again."
+)
+_NO_RUNTIME = (
+    "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
+    "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
+)
+_NO_PYTHON = (
+    "The sandbox image has no python3, so nothing was run. An administrator should build it "
+    "again (docs/setup.md, “The sandbox image”)."
+)
+_REFUSED = (
+    "The container engine refused to start the sandbox. An administrator should look at "
+    "the log and run the doctor (docs/setup.md)."
+)
+
+
+@contextmanager
+def docker_errors_mapped() -> Iterator[None]:
+    """Turn whatever the docker SDK raises inside into an EngineError."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        raise engine_error_from(error) from error
+
+
+def engine_error_from(error: Exception) -> EngineError:
+    """The EngineError for an exception of the docker SDK, requests, urllib3 or the system.
+
+    Raises the same exception again when it is none of theirs: that is a fault of ours.
+    """
+    if isinstance(error, ModuleNotFoundError) and error.name == "docker":
+        return EngineError(_MISSING_PACKAGE, repr(error))
+
+    from docker.errors import APIError, DockerException, StreamParseError
+    from requests.exceptions import RequestException, Timeout
+    from urllib3.exceptions import HTTPError, TimeoutError
+
+    detail = f"{type(error).__name__}: {error}"
+    if isinstance(error, APIError):
+        return _error_from_answer(error, detail)
+    if isinstance(error, (Timeout, TimeoutError)) or "Read timed out" in detail:
+        return EngineUnavailable(_NO_ANSWER, detail)
+    if "PermissionError" in detail or "Permission denied" in detail:
+        return EngineUnavailable(_NOT_ALLOWED, detail)
+    theirs = (RequestException, DockerException, StreamParseError, HTTPError, OSError)
+    if isinstance(error, theirs):
+        return EngineUnavailable(_NOT_REACHED, detail)
+    raise error
+
+
+def _error_from_answer(error: Exception, detail: str) -> EngineError:
+    text = detail.lower()
+    if "no such image" in text:
+        return ImageMissing(_NO_IMAGE, detail)
+    if any(words in text for words in _RUNTIME_WORDS):
+        return RuntimeMissing(_NO_RUNTIME, detail)
+    if any(words in text for words in _NO_PROGRAM_WORDS):
+        return StartFailed(_NO_PYTHON, detail)
+    return StartFailed(_REFUSED, detail)
+
+
+# ===== end sandbox_core/engines/docker_errors.py =====
+
+# ===== begin sandbox_core/engines/docker_api.py =====
+
+"""Docker's low-level client with a time-out for every call and our errors."""
+
+
+_CALL_SECONDS = 10.0
+_PULL_SECONDS = 600.0
+
+
+class DockerApi:
+    """Calls to one daemon, from any thread. ``docker_host`` is as in DOCKER_HOST; "" means
+    the environment.
+
+    Each call has a client of its own, which costs less than a millisecond: the SDK's keeps a
+    connection for each address that it was ever asked for, and its time-out is an attribute.
+    """
+
+    def __init__(self, docker_host: str) -> None:
+        self._docker_host = docker_host
+        self._version = ""
+
+    def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of docker.APIClient. Raises EngineError."""
+        with self._client(_seconds_until(deadline)) as client:
+            return getattr(client, method)(*args, **kwargs)
+
+    def events(
+        self, deadline: Deadline, container_id: str, kinds: list[str], since: int
+    ) -> list[dict[str, Any]]:
+        """What the daemon remembers of a container, oldest first. Raises EngineError."""
+        with self._client(_seconds_until(deadline)) as client:
+            stream = client.events(
+                since=since,
+                # Not in the future, or the daemon would wait for more to happen.
+                until=f"{time.time():.3f}",
+                filters={"container": [container_id], "event": kinds},
+                decode=True,
+            )
+            try:
+                return list(stream)
+            finally:
+                stream.close()
+
+    def pull(self, image: str) -> None:
+        """Fetch an image from its registry, which may take minutes. Raises EngineError."""
+        with self._client(_PULL_SECONDS) as client:
+            client.pull(image)
+
+    @contextmanager
+    def _client(self, seconds: float) -> Iterator[Any]:
+        """A client whose every request takes ``seconds`` at most. Raises EngineError."""
+        with docker_errors_mapped():
+            import docker
+            from docker.utils import kwargs_from_env
+
+            where: dict[str, Any] = {"base_url": self._docker_host}
+            if not self._docker_host:
+                where = dict(kwargs_from_env())
+            # Asking the daemon for its version costs a round trip: once is enough.
+            where |= {"version": self._version or "auto", "timeout": seconds}
+            client = docker.APIClient(**where)
+            self._version = client.api_version
+            _make_punctual(client)
+            try:
+                yield client
+            finally:
+                client.close()
+
+
+def _seconds_until(deadline: Deadline) -> float:
+    return max(0.1, min(_CALL_SECONDS, deadline.remaining()))
+
+
+def _make_punctual(client: Any) -> None:
+    """Give a time-out to the calls for which the SDK has none (attach, events, wait)."""
+    request = client.request
+
+    def request_in_time(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = client.timeout
+        return request(*args, **kwargs)
+
+    client.request = request_in_time
+
+
+# ===== end sandbox_core/engines/docker_api.py =====
+
+# ===== begin sandbox_core/engines/docker_channel.py =====
+
+"""The byte channel to one sandbox: the hijacked connection of Docker's attach call.
+
+From Docker come records of a stream number, three zero bytes, a 4-byte big-endian length
+and data (Docker Engine API, "ContainerAttach"). stdout is the channel; what the sandbox
+writes to stderr is kept, bounded, as diagnostics.
+"""
+
+
+_CHUNK = 1 << 18
+_KILL_PATIENCE = 1.5
+_CLOSE_PATIENCE = 5.0  # nobody waits for it
+_REMOVE_SECONDS = 10.0
+_SIGKILLED = 137
+_POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
+_LONGEST_DIAGNOSTICS = 4096
+_STDOUT = 1
+
+
+class StreamRecords:
+    """Splits the attach stream into stdout bytes and bounded diagnostics."""
+
+    def __init__(self) -> None:
+        self._header = bytearray()
+        self._stream = 0
+        self._left = 0
+        self._untrusted_diagnostics = bytearray()
+
+    @property
+    def untrusted_diagnostics(self) -> str:
+        """What came on the other streams, at most 4 KiB of it."""
+        return self._untrusted_diagnostics.decode("utf-8", "replace")
+
+    def feed(self, data: memoryview) -> bytes:
+        """Take bytes as they came; return the stdout bytes among them."""
+        stdout = []
+        while data:
+            if self._left == 0:
+                data = self._read_header(data)
+                continue
+            part, data = data[: self._left], data[self._left :]
+            self._left -= len(part)
+            if self._stream == _STDOUT:
+                stdout.append(part)
+            else:
+                room = _LONGEST_DIAGNOSTICS - len(self._untrusted_diagnostics)
+                self._untrusted_diagnostics += part[:room]
+        return b"".join(stdout)
+
+    def _read_header(self, view: memoryview) -> memoryview:
+        missing = 8 - len(self._header)
+        self._header += view[:missing]
+        if len(self._header) == 8:
+            self._stream = self._header[0]
+            self._left = int.from_bytes(self._header[4:], "big")
+            self._header.clear()
+        return view[missing:]
+
+
+class DockerChannel:
+    """A Channel over one attached container. See Channel for who calls what."""
+
+    def __init__(self, api: DockerApi, container_id: str, attached: Any) -> None:
+        self._api = api
+        self._container_id = container_id
+        self._attached = attached
+        self._socket: socket.socket = getattr(attached, "_sock", attached)
+        self._socket.setblocking(False)
+        self._records = StreamRecords()
+        self._buffer = memoryview(bytearray(_CHUNK))
+        self._made_at = time.time()
+        self._started = False
+        self._ended_by_itself = False
+        self._killed = threading.Event()
+        self._lock = threading.Lock()
+        self._report: KillReport | None = None
+
+    def start(self, deadline: Deadline) -> None:
+        """Start the container. Called once, by the engine. Raises EngineError."""
+        self._api.call(deadline, "start", self._container_id)
+        self._started = True
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """See Channel.send."""
+        view = memoryview(data)
+        while view:
+            if self._killed.is_set():
+                raise ChannelClosed("The sandbox was stopped.")
+            if deadline.passed():
+                raise StartFailed(
+                    "The sandbox did not take its files in time. Try again."
+                )
+            state = self._wait_for(
+                select.POLLOUT | _POLL_GONE, min(0.2, deadline.remaining())
+            )
+            if not state:
+                continue
+            if state & _POLL_GONE and not self._killed.is_set():
+                # Docker goes on taking what nobody will read, until its buffers are full.
+                self._ended_by_itself = True
+                raise ChannelClosed("The sandbox ended unexpectedly.")
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ChannelClosed(
+                    "The sandbox ended unexpectedly.", repr(error)
+                ) from error
+
+    def recv(self, timeout: float) -> bytes | None:
+        """See Channel.recv."""
+        end = Deadline(timeout)
+        while not self._killed.is_set():
+            if not self._wait_for(select.POLLIN, end.remaining()):
+                return None
+            try:
+                size = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+            if not size:
+                self._ended_by_itself = not self._killed.is_set()
+                return b""
+            stdout = self._records.feed(self._buffer[:size])
+            if stdout:
+                return stdout
+            if end.passed():
+                return None
+        return b""
+
+    def _wait_for(self, events: int, seconds: float) -> int:
+        """The poll events that are there now; 0 when none came in time."""
+        poll = select.poll()
+        try:
+            poll.register(self._socket, events)
+        except ValueError:  # closed by a kill in another thread
+            return events
+        return next((state for _, state in poll.poll(seconds * 1000)), 0)
+
+    def close_send(self) -> None:
+        """See Channel.close_send."""
+        with suppress(OSError):  # it may be closed already
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def kill(self) -> KillReport:
+        """See Channel.kill."""
+        return self._end(_KILL_PATIENCE)
+
+    def _end(self, patience: float) -> KillReport:
+        """The socket goes first: while an attached client does not read, Docker's own kill,
+        inspect and remove hang."""
+        self._killed.set()
+        with self._lock:
+            if self._report is None or self._report.may_linger:
+                with suppress(OSError):  # it may be closed already
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                self._report = remove_container(
+                    self._api, self._container_id, patience if self._started else 0.0
+                )
+            return self._report
+
+    def ended(self, deadline: Deadline) -> Ended:
+        """See Channel.ended. The container may be gone already, so the daemon's recent events
+        are asked: they hold the exit code, and whether its memory limit was hit."""
+        try:
+            events = self._api.events(
+                deadline, self._container_id, ["oom", "die"], int(self._made_at) - 1
+            )
+        except EngineError:
+            diagnostics = self._records.untrusted_diagnostics
+            return Ended(None, None, diagnostics, may_linger=True)
+        codes = [
+            int(event["Actor"]["Attributes"]["exitCode"])
+            for event in events
+            if event["Action"] == "die"
+        ]
+        exit_code = codes[0] if codes else None
+        # Docker misses the event when the whole sandbox dies at once. Then, what ended it with
+        # SIGKILL before we did was the kernel.
+        oom = any(event["Action"] == "oom" for event in events) or (
+            self._ended_by_itself and exit_code == _SIGKILLED
+        )
+        lingers = self._report is not None and self._report.may_linger
+        return Ended(exit_code, oom, self._records.untrusted_diagnostics, lingers)
+
+    def close(self) -> None:
+        """See Channel.close."""
+        self._end(_CLOSE_PATIENCE)
+        self._socket.close()
+        response = getattr(self._attached, "_response", None)
+        if response is not None:
+            response.close()
+
+
+def remove_container(
+    api: DockerApi, container_id: str, patience: float = 0.0
+) -> KillReport:
+    """Make sure that a container is gone.
+
+    For ``patience`` seconds it may end and go by itself: its guest does so when its stdin
+    ends. To kill a sandbox that is just ending, with many processes in it, can make Docker
+    wait a second for each of them (containerd reaps them behind its own kill command).
+    """
+    if patience and _is_removed(api, container_id, Deadline(patience)):
+        return KillReport()
+    deadline = Deadline(_REMOVE_SECONDS)
+    while True:
+        try:
+            api.call(deadline, "remove_container", container_id, force=True, v=True)
+            return KillReport()
+        except EngineError as error:
+            if _says_gone(error):
+                return KillReport()
+            if isinstance(error, EngineUnavailable) or deadline.passed():
+                return KillReport(may_linger=True, detail=error.detail)
+        time.sleep(0.05)  # the daemon is removing it on its own
+
+
+def _is_removed(api: DockerApi, container_id: str, deadline: Deadline) -> bool:
+    try:
+        api.call(deadline, "wait", container_id, condition="removed")
+    except EngineError as error:
+        return _says_gone(error)
+    return True
+
+
+def _says_gone(error: EngineError) -> bool:
+    return "No such container" in error.detail
+
+
+# ===== end sandbox_core/engines/docker_channel.py =====
+
+# ===== begin sandbox_core/hardening.py =====
+
+"""The one place that decides what a sandbox container may do.
+
+Pure functions from limits to the body of Docker's ``POST /containers/create`` (Docker Engine
+API 1.41, "ContainerCreate") and to an OCI bundle; tests pin the results. Each option has its
+reason.
+"""
+
+
+WORK_FOLDER = "/mnt/data"
+HOME_FOLDER = "/tmp/home"
+TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
+GUEST_UID = 1000
+RESERVE_MIB = 128
+
+_GUEST_MIB = 64
+# Preloaded modules are not the program's memory: numpy, pandas and matplotlib take 100 MB.
+WARM_MIB = 160
+_PIDS = 4096
+# The guest drops to the program's user and kills its processes; nothing more.
+_CAPABILITIES = ("SETUID", "SETGID", "KILL")
+_GUEST_FILES = 256
+
+
+def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
+    """The container's memory limit: the second wall behind the guest's own watch.
+
+    gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
+    work folder must not take memory from the program. The reserve is what the guest's watch
+    needs to act before the kernel does.
+    """
+    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
+    if warm:
+        mib += WARM_MIB
+    return mib * MIB
+
+
+def host_threads(limits: Limits) -> int:
+    """How many threads a sandbox may have on the host.
+
+    The program's own limit is RLIMIT_NPROC. This one counts gVisor's threads: a low one kills
+    the sandbox, none at all lets a fork bomb hang Docker's shim.
+    """
+    return max(_PIDS, 8 * limits.processes)
+
+
+def container_config(
+    image: str,
+    runtime: str,
+    argv: tuple[str, ...],
+    limits: Limits,
+    labels: dict[str, str],
+    warm: bool = False,
+    data_folders: tuple[DataFolder, ...] = (),
+) -> dict[str, Any]:
+    """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
+    memory = container_memory_bytes(limits, warm)
+    return {
+        "Image": image,
+        # The image's own entry point is not ours to trust: the guest is the first process.
+        "Entrypoint": list(argv),
+        "Cmd": [],
+        "Env": [],
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "Labels": labels,
+        # Root of the container only to drop to the program's user, see CapAdd.
+        "User": "0:0",
+        # The channel is stdin and stdout. StdinOnce: when we die, Docker closes the guest's
+        # stdin, and the guest ends.
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "NetworkDisabled": True,
+        # An image's health check would start processes in the sandbox.
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            # gVisor: system calls of the program never reach the host's kernel.
+            "Runtime": runtime,
+            "NetworkMode": "none",
+            # The container is gone when the guest ends, even if nobody is left to remove it.
+            "AutoRemove": True,
+            "RestartPolicy": {"Name": "no"},
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "CapAdd": list(_CAPABILITIES),
+            "SecurityOpt": ["no-new-privileges"],
+            "IpcMode": "private",
+            "Tmpfs": _tmpfs_options(limits),
+            "Mounts": [_data_mount(folder) for folder in data_folders],
+            # Equal, so that there is no swap.
+            "Memory": memory,
+            "MemorySwap": memory,
+            "NanoCpus": int(limits.cpus * 1e9),
+            "PidsLimit": host_threads(limits),
+            "Ulimits": [
+                {"Name": "core", "Soft": 0, "Hard": 0},
+                {
+                    "Name": "nofile",
+                    "Soft": limits.open_files + _GUEST_FILES,
+                    "Hard": limits.open_files + _GUEST_FILES,
+                },
+            ],
+            # A log file on the host would grow with the output; the channel is all we read.
+            "LogConfig": {"Type": "none", "Config": {}},
+        },
+    }
+
+
+def bundle_config(
+    root: str,
+    argv: tuple[str, ...],
+    env: tuple[str, ...],
+    limits: Limits,
+    cgroup: str = "",
+    data_folders: tuple[DataFolder, ...] = (),
+) -> dict[str, Any]:
+    """The same sandbox as an OCI bundle's config.json (OCI runtime specification 1.0,
+    "config.md"), for a runsc without Docker. ``root`` is the folder of the image's files and
+    ``env`` its environment; ``cgroup`` is the path of a control group that has the limits of
+    the host's side already, or empty."""
+    capabilities = [f"CAP_{name}" for name in _CAPABILITIES]
+    config: dict[str, Any] = {
+        "ociVersion": "1.0.2",
+        "hostname": "sandbox",
+        "root": {"path": root, "readonly": True},
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": list(argv),
+            "env": list(env),
+            "cwd": "/",
+            "noNewPrivileges": True,
+            "capabilities": {
+                kind: capabilities for kind in ("bounding", "effective", "permitted")
+            },
+            "rlimits": [
+                {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+                {
+                    "type": "RLIMIT_NOFILE",
+                    "soft": limits.open_files + _GUEST_FILES,
+                    "hard": limits.open_files + _GUEST_FILES,
+                },
+            ],
+        },
+        # gVisor makes these three itself; nothing of them is the host's.
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+            {"destination": "/sys", "type": "sysfs", "source": "sysfs"},
+            *(
+                {
+                    "destination": folder,
+                    "type": "tmpfs",
+                    "source": "tmpfs",
+                    "options": options.split(","),
+                }
+                for folder, options in _tmpfs_options(limits).items()
+            ),
+            *(
+                {
+                    "destination": folder.target,
+                    "type": "bind",
+                    "source": folder.path,
+                    "options": ["rbind", "rprivate", "ro", "nosuid", "nodev"],
+                }
+                for folder in data_folders
+            ),
+        ],
+        "linux": {
+            "namespaces": [
+                {"type": kind} for kind in ("pid", "ipc", "uts", "mount", "network")
+            ],
+        },
+    }
+    if cgroup:
+        config["linux"]["cgroupsPath"] = cgroup
+    return config
+
+
+def runsc_flags(platform: str, rootless: bool, cgroup: bool) -> tuple[str, ...]:
+    """The options of a runsc that runs such a bundle, each with its reason."""
+    return (
+        f"--platform={platform}",
+        # No network but a loopback of its own, and no socket or pipe of the host.
+        "--network=none",
+        "--host-uds=none",
+        "--host-fifo=none",
+        # The root is read-only and its folders are tmpfs: no file of the host is written.
+        "--overlay2=none",
+        # The sandbox runs as nobody, in an empty root and a user namespace of its own, and
+        # asks a second process for each file of its image.
+        "--directfs=false",
+        *(("--rootless",) if rootless else ()),
+        *(() if cgroup else ("--ignore-cgroups",)),
+    )
+
+
+def _tmpfs_options(limits: Limits) -> dict[str, str]:
+    """The only writable folders; their sizes are the disk quota. Docker's default is noexec,
+    which would refuse to run a compiled program."""
+    sizes = (limits.work_mib, limits.tmp_mib, limits.shm_mib)
+    return {
+        folder: f"rw,exec,nosuid,nodev,mode=1777,size={size}m"
+        for folder, size in zip(TMPFS_FOLDERS, sizes, strict=True)
+    }
+
+
+def _data_mount(folder: DataFolder) -> dict[str, Any]:
+    """A folder that an administrator shows, with all that is mounted in it: never created, and
+    never written. gVisor opens neither devices nor sockets of the host."""
+    return {
+        "Type": "bind",
+        "Source": folder.path,
+        "Target": folder.target,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+
+
+# ===== end sandbox_core/hardening.py =====
+
+# ===== begin sandbox_core/engines/docker.py =====
+
+"""The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
+
+Four calls make a sandbox: create, attach, start, remove. Every call has a time-out, and
+every attach has a connection of its own.
+"""
+
+
+_LIST_SECONDS = 10.0
+_START_SECONDS = 15.0
+_ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+
+
+class DockerEngine:
+    """Sandboxes from a Docker Engine. ``docker_host`` is as in DOCKER_HOST; "" means the
+    environment. ``image`` and ``runtime`` are those that check() looks for."""
+
+    name = "docker"
+    start_command = "sudo systemctl start docker"
+
+    def __init__(
+        self,
+        docker_host: str = "",
+        image: str = "run-code-python:latest",
+        runtime: str = "runsc",
+        pull_missing_image: bool = False,
+    ) -> None:
+        self._api = DockerApi(docker_host)
+        self._address = docker_host or os.environ.get("DOCKER_HOST", "")
+        self._image = image
+        self._runtime = runtime
+        self._pull_missing_image = pull_missing_image
+
+    @property
+    def is_here(self) -> bool:
+        """See Engine.is_here."""
+        return not self._address or self._address.startswith("unix://")
+
+    def start(
+        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+    ) -> DockerChannel:
+        """See Engine.start."""
+        try:
+            container_id = self._create(spec, deadline)
+        except ImageMissing:
+            if not self._pull_missing_image:
+                raise
+            self._api.pull(spec.image)
+            deadline = Deadline(_START_SECONDS)
+            container_id = self._create(spec, deadline)
+        try:
+            attached = self._api.call(deadline, "attach_socket", container_id, _ATTACH)
+        except EngineError:
+            remove_container(self._api, container_id)
+            raise
+        channel = DockerChannel(self._api, container_id, attached)
+        try:
+            if cancel.is_set():
+                raise ChannelClosed("The run was stopped on request.")
+            channel.start(deadline)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def _create(self, spec: SandboxSpec, deadline: Deadline) -> str:
+        labels = {
+            LABEL_OWNER: spec.owner,
+            LABEL_RUN: spec.run_id,
+            LABEL_EXPIRES: str(int(spec.expires_at)),
+        }
+        config = container_config(
+            spec.image,
+            spec.runtime,
+            spec.argv,
+            spec.limits,
+            labels,
+            warm=bool(spec.preload),
+            data_folders=spec.data_folders,
+        )
+        made = self._api.call(deadline, "create_container_from_config", config)
+        return str(made["Id"])
+
+    def leftovers(self) -> list[Lease]:
+        """See Engine.leftovers."""
+        listed = self._api.call(
+            Deadline(_LIST_SECONDS),
+            "containers",
+            all=True,
+            filters={"label": LABEL_OWNER},
+        )
+        return [_lease_of(entry) for entry in listed]
+
+    def remove(self, lease: Lease) -> None:
+        """See Engine.remove. Raises EngineError when it may still be there."""
+        report = remove_container(self._api, lease.sandbox_id)
+        if report.may_linger:
+            raise EngineError(
+                "A left-over sandbox could not be removed.", report.detail
+            )
+
+    def image_id(self, deadline: Deadline) -> str:
+        """See Engine.image_id."""
+        images = self._api.call(deadline, "images", self._image)
+        return str(images[0]["Id"]) if images else ""
+
+    def check(self, deadline: Deadline) -> list[Finding]:
+        """See Engine.check."""
+        try:
+            info = self._api.call(deadline, "info")
+            images = self._api.call(deadline, "images", self._image)
+        except EngineError as error:
+            mend = (
+                f"{self.start_command}   # or set DOCKER_HOST / the valve docker_host"
+            )
+            return [Finding("engine", False, str(error), mend)]
+        return [
+            Finding(
+                "engine", True, f"Docker Engine {info.get('ServerVersion')} answers."
+            ),
+            self._check_runtime(info.get("Runtimes") or {}),
+            self._check_image(bool(images)),
+        ]
+
+    def _check_runtime(self, runtimes: dict[str, Any]) -> Finding:
+        if self._runtime in runtimes:
+            return Finding(
+                "runtime", True, f"The runtime {self._runtime} is registered."
+            )
+        text = f"Docker does not know the runtime {self._runtime}, so code cannot be isolated."
+        return Finding(
+            "runtime",
+            False,
+            text,
+            "sudo runsc install && sudo systemctl restart docker",
+        )
+
+    def _check_image(self, there: bool) -> Finding:
+        if there:
+            return Finding("image", True, f"The image {self._image} is there.")
+        text = f"The image {self._image} is not on this host."
+        mend = f"docker build -t {self._image} images/python   # or: docker load -i image.tar"
+        return Finding("image", False, text, mend)
+
+
+def _lease_of(entry: dict[str, Any]) -> Lease:
+    labels = entry["Labels"]
+    expires = labels.get(LABEL_EXPIRES, "")
+    return Lease(
+        sandbox_id=entry["Id"],
+        run_id=labels.get(LABEL_RUN, ""),
+        owner=labels[LABEL_OWNER],
+        expires_at=float(expires) if expires.isdigit() else 0.0,
+    )
+
+
+# ===== end sandbox_core/engines/docker.py =====
+
+# ===== begin sandbox_core/engines/podman.py =====
+
+"""Podman by way of its Docker-compatible socket: the Docker engine at another address."""
+
+
+_OF_ALL = "/run/podman/podman.sock"
+
+
+class PodmanEngine(DockerEngine):
+    """Sandboxes from Podman. Without ``docker_host`` the environment says where it is, else
+    the first of its usual sockets that exists."""
+
+    name = "podman"
+    start_command = "systemctl --user start podman.socket"
+
+    def __init__(
+        self,
+        docker_host: str = "",
+        image: str = "run-code-python:latest",
+        runtime: str = "runsc",
+        pull_missing_image: bool = False,
+    ) -> None:
+        address = docker_host or podman_address(os.environ)
+        super().__init__(address, image, runtime, pull_missing_image)
+
+
+def podman_address(environ: Mapping[str, str]) -> str:
+    """Where Podman listens: as these variables say, else its socket of this user, else that
+    of the whole machine."""
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        if environ.get(name):
+            return environ[name]
+    paths = list(_usual_sockets(environ))
+    return "unix://" + next((path for path in paths if Path(path).exists()), paths[-1])
+
+
+def _usual_sockets(environ: Mapping[str, str]) -> Iterator[str]:
+    if os.getuid() != 0:
+        folder = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+        yield f"{folder}/podman/podman.sock"
+    yield _OF_ALL
+
+
+# ===== end sandbox_core/engines/podman.py =====
+
+# ===== begin sandbox_core/engines/runsc_errors.py =====
+
+"""The one place where what runsc says of itself becomes an error of ours."""
+
+
+# runsc's own exit code when it could not make a sandbox (util.Fatalf).
+RUNSC_FAILED = 128
+
+_NO_RUNSC = (
+    "gVisor's program “runsc” is not on this machine, so nothing was run. An administrator "
+    "should install it (docs/setup.md, “Without Docker”)."
+)
+_RUNSC_NOT_ALLOWED = (
+    "gVisor is not allowed to make a sandbox here, so nothing was run. An administrator "
+    "should run the doctor: it names what is missing (docs/setup.md, “Without Docker”)."
+)
+_RUNSC_NO_PYTHON = (
+    "The sandbox image has no python3, so nothing was run. An administrator should prepare it "
+    "again (docs/setup.md, “Without Docker”)."
+)
+_RUNSC_REFUSED = (
+    "gVisor could not start the sandbox. An administrator should look at the log and run the "
+    "doctor (docs/setup.md)."
+)
+_PERMISSION_WORDS = (
+    "operation not permitted",
+    "permission denied",
+    "read-only file system",
+    "no space left on device",  # max_user_namespaces is used up, or 0
+    "unable to run a rootless container",
+)
+
+
+def no_runsc(detail: str) -> EngineError:
+    """There is no runsc, or it cannot be executed."""
+    return RuntimeMissing(_NO_RUNSC, detail)
+
+
+def error_from_runsc(said: str) -> EngineError:
+    """The error for what runsc wrote to stderr before it ended with RUNSC_FAILED."""
+    text = said.lower()
+    if "executable file not found" in text or "error finding executable" in text:
+        return StartFailed(_RUNSC_NO_PYTHON, said)
+    if any(words in text for words in _PERMISSION_WORDS):
+        return StartFailed(_RUNSC_NOT_ALLOWED, said)
+    return StartFailed(_RUNSC_REFUSED, said)
+
+
+# ===== end sandbox_core/engines/runsc_errors.py =====
+
+# ===== begin sandbox_core/engines/runsc_state.py =====
+
+"""The folders of embedded sandboxes: what Docker keeps in labels, and the processes.
+
+``STATE/ID/`` holds ``lease.json`` (owner, run, expiry), the OCI bundle and runsc's own state.
+A folder comes into being with its lease in it, so that no crash leaves one without.
+"""
+
+
+# A Unix socket's path may have 107 characters, and runsc puts one below the sandbox's folder.
+_LONGEST_STATE_PATH = 60
+_END_SECONDS = 5.0
+_NO_FOLDER = (
+    "The folder for running sandboxes cannot be used, so nothing was run. An administrator "
+    "should run the doctor (docs/setup.md)."
+)
+
+
+def default_state_folder() -> Path:
+    """Where sandboxes are kept when no setting says: gone after a restart of the machine."""
+    if os.geteuid() == 0 and os.access("/run", os.W_OK):
+        return Path("/run/run-code")
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if (
+        runtime
+        and len(runtime) < _LONGEST_STATE_PATH // 2
+        and os.access(runtime, os.W_OK)
+    ):
+        return Path(runtime) / "run-code"
+    return Path(tempfile.gettempdir()) / f"run-code-{os.geteuid()}"
+
+
+class StateFolder:
+    """All embedded sandboxes of one place, whoever owns them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def make(self, spec: SandboxSpec) -> Path:
+        """A new sandbox's folder with its lease; its name is the sandbox's id. Raises
+        StartFailed."""
+        try:
+            self._prepare()
+            sandbox_id = secrets.token_hex(6)
+            # Hidden until it is whole: leftovers() must not see a folder without a lease.
+            draft = self._path / f".{sandbox_id}"
+            draft.mkdir(mode=0o700)
+            (draft / "root").mkdir()
+            lease = {
+                "owner": spec.owner,
+                "run": spec.run_id,
+                "expires": int(spec.expires_at),
+            }
+            (draft / "lease.json").write_text(json.dumps(lease))
+            return draft.rename(self._path / sandbox_id)
+        except OSError as error:
+            raise StartFailed(_NO_FOLDER, repr(error)) from error
+
+    def leases(self) -> list[Lease]:
+        """One for each sandbox that is there."""
+        found = (_lease_in(folder) for folder in self._path.glob("[0-9a-f]*"))
+        return [lease for lease in found if lease is not None]
+
+    def folder_of(self, sandbox_id: str) -> Path:
+        """Where a sandbox is kept, if it is there."""
+        return self._path / sandbox_id
+
+    def check(self) -> None:
+        """Raises OSError, saying why, when sandboxes cannot be kept here."""
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Only we may look into it, and nobody else can have made it for us."""
+        if len(str(self._path)) > _LONGEST_STATE_PATH:
+            raise OSError(f"longer than {_LONGEST_STATE_PATH} characters: {self._path}")
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = self._path.lstat()
+        private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+        if not private or status.st_uid != os.geteuid():
+            raise OSError(f"not a folder of ours alone: {self._path}")
+
+
+def end_processes(folder: Path) -> bool:
+    """SIGKILL for each process of a sandbox, and wait until none is left. False when one
+    stays. Whoever started them: each has the sandbox's own ``--root`` in its command line.
+    """
+    deadline = Deadline(_END_SECONDS)
+    while pids := _processes_of(folder):
+        if deadline.passed():
+            return False
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+    return True
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove what was kept of a sandbox; gone already is fine."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def sandbox_pid(folder: Path) -> int:
+    """The process that is the sandbox, as runsc's own state names it; 0 when not yet."""
+    for path in (folder / "root").glob("*.state"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return int(json.loads(path.read_text())["sandbox"]["pid"])
+    return 0
+
+
+def _processes_of(folder: Path) -> list[int]:
+    mark = f"--root={folder}/root".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        with suppress(OSError):
+            if mark in Path(entry.path, "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def _lease_in(folder: Path) -> Lease | None:
+    try:
+        values: Any = json.loads((folder / "lease.json").read_text())
+        return Lease(
+            folder.name,
+            str(values["run"]),
+            str(values["owner"]),
+            float(values["expires"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+# ===== end sandbox_core/engines/runsc_state.py =====
+
+# ===== begin sandbox_core/engines/runsc_walls.py =====
+
+"""The limits around an embedded sandbox on the host's side: a control group where the host
+lets us make one, else a watch of our own. Never none.
+
+The guest's own watch, RLIMIT_NPROC and the sizes of the tmpfs folders are inside, and hold
+in either case. These walls stand behind them, around gVisor itself.
+"""
+
+
+_PARENT = "run-code"
+_CPU_PERIOD_US = 100_000
+_WATCH_SECONDS = 0.03
+_REMOVE_TRIES = 100
+_SANDBOX_MEMORY = "/memfd:runsc-memory"
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """What a whole sandbox may use of the host: bytes, threads, and processors."""
+
+    memory: int
+    threads: int
+    cpus: float
+
+
+class Wall(Protocol):
+    """What stands around one sandbox."""
+
+    cgroup: str
+
+    def watch(self, on_excess: Callable[[], None]) -> None:
+        """Called when the sandbox's processes have been started."""
+
+    def broken(self) -> bool:
+        """Whether the sandbox ran out of memory."""
+
+    def remove(self) -> None:
+        """Called when its processes are gone."""
+
+
+class ControlGroup:
+    """The control group of one sandbox, as a Wall."""
+
+    def __init__(self, path: str, folders: dict[str, Path], is_v2: bool) -> None:
+        self.cgroup = path
+        self._folders = folders
+        self._is_v2 = is_v2
+        self._broken = False
+
+    def set_limits(self, limits: HostLimits, controllers: frozenset[str]) -> None:
+        """Make it, with the limits that these controllers can set. Raises OSError."""
+        quota = max(1000, int(limits.cpus * _CPU_PERIOD_US))
+        values: dict[str, dict[str, int | str]]
+        if self._is_v2:
+            values = {
+                "memory": {"memory.max": limits.memory, "memory.swap.max": 0},
+                "pids": {"pids.max": limits.threads},
+                "cpu": {"cpu.max": f"{quota} {_CPU_PERIOD_US}"},
+            }
+        else:
+            values = {
+                "memory": {
+                    "memory.limit_in_bytes": limits.memory,
+                    # Memory and swap together: no swap.
+                    "memory.memsw.limit_in_bytes": limits.memory,
+                },
+                "pids": {"pids.max": limits.threads},
+                "cpu": {
+                    "cpu.cfs_period_us": _CPU_PERIOD_US,
+                    "cpu.cfs_quota_us": quota,
+                },
+            }
+        for controller in sorted(controllers):
+            folder = self._folder_of(controller)
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, value in values[controller].items():
+                if "sw" in name and not (folder / name).exists():
+                    continue  # a kernel that does not count swap
+                (folder / name).write_text(str(value))
+
+    def watch(self, on_excess: Callable[[], None]) -> None:
+        """See Wall.watch: the kernel does it."""
+
+    def broken(self) -> bool:
+        """See Wall.broken. The kernel counts the processes that it killed for it."""
+        name = "memory.events" if self._is_v2 else "memory.oom_control"
+        with suppress(OSError, KeyError):
+            for line in (self._folder_of("memory") / name).read_text().splitlines():
+                key, _, count = line.partition(" ")
+                if key == "oom_kill" and count != "0":
+                    self._broken = True
+        return self._broken
+
+    def remove(self) -> None:
+        """See Wall.remove. A group whose last process has just ended may need a moment."""
+        self.broken()
+        for folder in self._folders.values():
+            for _ in range(_REMOVE_TRIES):
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.01)
+                else:
+                    break
+
+    def _folder_of(self, controller: str) -> Path:
+        return self._folders["" if self._is_v2 else controller]
+
+
+class ControlGroups:
+    """Control groups as this host has them: v1 or v2, writable or not.
+
+    ``root`` is where they are mounted. Kernel documentation: admin-guide/cgroup-v1/memory,
+    admin-guide/cgroup-v2.
+    """
+
+    def __init__(self, root: Path = Path("/sys/fs/cgroup")) -> None:
+        self._root = root
+        self._is_v2 = (root / "cgroup.controllers").is_file()
+
+    @property
+    def version(self) -> str:
+        """As people call it."""
+        return "control group (v2)" if self._is_v2 else "control group (v1)"
+
+    def controllers(self) -> frozenset[str]:
+        """Those of memory, pids and cpu that we can set limits with."""
+        wanted = ("memory", "pids", "cpu")
+        if self._is_v2:
+            with suppress(OSError):
+                self._open_to_children(wanted)
+                enabled = (self._root / _PARENT / "cgroup.subtree_control").read_text()
+                return frozenset(wanted) & frozenset(enabled.split())
+            return frozenset()
+        return frozenset(
+            name for name in wanted if os.access(self._root / name, os.W_OK)
+        )
+
+    def named(self, name: str) -> ControlGroup:
+        """The control group of a sandbox, whether it is there or not."""
+        return ControlGroup(f"/{_PARENT}/{name}", self._folders(name), self._is_v2)
+
+    def _folders(self, name: str) -> dict[str, Path]:
+        if self._is_v2:
+            return {"": self._root / _PARENT / name}
+        if not self._root.is_dir():
+            return {}
+        # runsc makes one for each controller, and leaves its own behind when it is killed.
+        return {
+            folder.name: folder / _PARENT / name
+            for folder in self._root.iterdir()
+            if (folder / "cgroup.procs").exists()
+        }
+
+    def _open_to_children(self, wanted: tuple[str, ...]) -> None:
+        """Hand the controllers down: a group has those that its parents let through."""
+        for folder in (self._root, self._root / _PARENT):
+            folder.mkdir(exist_ok=True)
+            there = set((folder / "cgroup.controllers").read_text().split())
+            handed_down = folder / "cgroup.subtree_control"
+            for name in there & set(wanted) - set(handed_down.read_text().split()):
+                handed_down.write_text(f"+{name}")
+
+
+class MemoryWatch:
+    """A Wall where the host has no control group for us: a thread looks every 30 ms at what
+    the sandbox holds, and ends it.
+
+    Its memory is that of one anonymous file, whose blocks are counted whether mapped or not,
+    and of gVisor's own process.
+    """
+
+    cgroup = ""
+
+    def __init__(self, folder: Path, limits: HostLimits) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._over = threading.Event()
+        self._broken = False
+
+    def watch(self, on_excess: Callable[[], None]) -> None:
+        """See Wall.watch."""
+        threading.Thread(
+            target=self._work, args=(on_excess,), name="run-code-watch", daemon=True
+        ).start()
+
+    def broken(self) -> bool:
+        """See Wall.broken."""
+        return self._broken
+
+    def remove(self) -> None:
+        """See Wall.remove."""
+        self._over.set()
+
+    def _work(self, on_excess: Callable[[], None]) -> None:
+        pid = 0
+        files: list[str] = []
+        while not self._over.wait(_WATCH_SECONDS):
+            pid = pid or sandbox_pid(self._folder)
+            if not pid:
+                continue
+            try:
+                files = files or _memory_files(pid)
+                memory, threads = _usage(pid, files)
+            except OSError:  # it is gone
+                return
+            self._broken = memory > self._limits.memory
+            if self._broken or threads > self._limits.threads:
+                on_excess()
+                return
+
+
+def _memory_files(pid: int) -> list[str]:
+    folder = f"/proc/{pid}/fd"
+    paths = (f"{folder}/{name}" for name in os.listdir(folder))
+    return [path for path in paths if os.readlink(path).startswith(_SANDBOX_MEMORY)]
+
+
+def _usage(pid: int, files: list[str]) -> tuple[int, int]:
+    """(bytes, threads) of a sandbox. Raises OSError when it is gone."""
+    memory = sum(os.stat(path).st_blocks * 512 for path in files)
+    threads = 0
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "RssAnon":
+            memory += int(value.split()[0]) * 1024
+        elif name == "Threads":
+            threads = int(value)
+    return memory, threads
+
+
+@contextmanager
+def some_processors(cpus: float) -> Iterator[None]:
+    """What this thread starts meanwhile runs on so many processors only, whole ones: the
+    limit that is left where no control group can be made."""
+    allowed = os.sched_getaffinity(0)  # of this thread alone
+    count = min(len(allowed), max(1, math.ceil(cpus)))
+    os.sched_setaffinity(0, random.sample(sorted(allowed), count))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+# ===== end sandbox_core/engines/runsc_walls.py =====
+
+# ===== begin sandbox_core/engines/runsc_channel.py =====
+
+"""The byte channel to one embedded sandbox: the pipes of a ``runsc run``.
+
+stdin and stdout are the channel; what comes on stderr is kept, bounded, as diagnostics.
+runsc's own child processes die with it (it asks the kernel for that), and it is killed by us;
+if we are killed, the guest's stdin ends, and so does the guest.
+"""
+
+
+_PIPE_CHUNK = 1 << 18
+_PIPE_SLICE_SECONDS = 0.5
+_PIPE_PATIENCE = 1.5
+_PIPE_DIAGNOSTICS = 4096
+
+
+class RunscChannel:
+    """A Channel over a started process. See Channel for who calls what."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], folder: Path, wall: Wall
+    ) -> None:
+        self._process = process
+        self._folder = folder
+        self._wall = wall
+        self._pipes = [
+            pipe
+            for pipe in (process.stdin, process.stdout, process.stderr)
+            if pipe is not None
+        ]
+        self._stdin, self._stdout, self._stderr = (
+            pipe.fileno() for pipe in self._pipes
+        )
+        for number in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(number, False)
+            with suppress(OSError):  # the user's share of pipe memory may be used up
+                fcntl.fcntl(number, fcntl.F_SETPIPE_SZ, _PIPE_CHUNK)
+        self._untrusted_diagnostics = bytearray()
+        self._heard = False
+        self._over = False
+        self._killed = threading.Event()
+        self._lock = threading.Lock()
+        self._report: KillReport | None = None
+        self._closed = False
+        wall.watch(self._on_excess)
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """See Channel.send."""
+        view = memoryview(data)
+        while view:
+            if self._killed.is_set():
+                raise ChannelClosed("The sandbox was stopped.")
+            if deadline.passed():
+                raise StartFailed(
+                    "The sandbox did not take its files in time. Try again."
+                )
+            poll = select.poll()
+            poll.register(self._stdin, select.POLLOUT)
+            slice_seconds = min(_PIPE_SLICE_SECONDS, deadline.remaining())
+            if not poll.poll(slice_seconds * 1000):
+                continue
+            try:
+                view = view[os.write(self._stdin, view) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._raise_if_never_started()
+                raise ChannelClosed(
+                    "The sandbox ended unexpectedly.", repr(error)
+                ) from error
+
+    def recv(self, timeout: float) -> bytes | None:
+        """See Channel.recv. Raises EngineError when no sandbox came up at all."""
+        end = Deadline(timeout)
+        while not self._killed.is_set():
+            ready = self._wait_for_output(min(_PIPE_SLICE_SECONDS, end.remaining()))
+            if self._stderr in ready:
+                self._read_diagnostics()
+            if self._stdout in ready:
+                try:
+                    data = os.read(self._stdout, _PIPE_CHUNK)
+                except BlockingIOError:
+                    continue
+                self._heard = self._heard or bool(data)
+                if not data:
+                    self._over = not self._killed.is_set()
+                    self._raise_if_never_started()
+                return data
+            if end.passed():
+                return None
+        return b""
+
+    def _wait_for_output(self, seconds: float) -> set[int]:
+        poll = select.poll()
+        for pipe in (self._stdout, self._stderr):
+            poll.register(pipe, select.POLLIN)
+        return {pipe for pipe, _ in poll.poll(seconds * 1000)}
+
+    def _read_diagnostics(self) -> bool:
+        """Take what there is of stderr; keep the first of it. False at its end."""
+        if self._closed:
+            return False
+        try:
+            data = os.read(self._stderr, _PIPE_CHUNK)
+        except BlockingIOError:
+            return False
+        room = _PIPE_DIAGNOSTICS - len(self._untrusted_diagnostics)
+        self._untrusted_diagnostics += data[:room]
+        return bool(data)
+
+    def _raise_if_never_started(self) -> None:
+        """runsc's own failure is told by its exit code, and before the guest said a word."""
+        if self._heard or self._killed.is_set():
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PIPE_PATIENCE)
+        if self._process.returncode == RUNSC_FAILED:
+            raise error_from_runsc(self._diagnostics())
+
+    def _diagnostics(self) -> str:
+        while self._read_diagnostics():
+            pass
+        return self._untrusted_diagnostics.decode("utf-8", "replace")
+
+    def close_send(self) -> None:
+        """See Channel.close_send."""
+        with suppress(OSError):  # it may be closed already
+            self._pipes[0].close()
+
+    def kill(self) -> KillReport:
+        """See Channel.kill."""
+        self._killed.set()
+        with self._lock:
+            if self._report is None or self._report.may_linger:
+                self._report = self._end()
+            return self._report
+
+    def _on_excess(self) -> None:
+        """The watch found too much. Whoever reads sees the end of the stream."""
+        self._over = True
+        self._process.kill()
+
+    def _end(self) -> KillReport:
+        if self._over:  # the guest ended: let runsc tell its exit code
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PIPE_PATIENCE)
+        self._process.kill()
+        gone = end_processes(self._folder)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PIPE_PATIENCE)
+        if not gone or self._process.returncode is None:
+            return KillReport(may_linger=True, detail=f"processes of {self._folder}")
+        self._wall.remove()
+        remove_folder(self._folder)
+        return KillReport()
+
+    def ended(self, deadline: Deadline) -> Ended:
+        """See Channel.ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(deadline.remaining())
+        code = self._process.returncode
+        if code is None:
+            return Ended(None, None, self._diagnostics(), may_linger=True)
+        lingers = self._report is not None and self._report.may_linger
+        exit_code = 128 - code if code < 0 else code
+        return Ended(exit_code, self._wall.broken(), self._diagnostics(), lingers)
+
+    def close(self) -> None:
+        """See Channel.close."""
+        self.kill()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for pipe in self._pipes:
+                with suppress(OSError):
+                    pipe.close()
+
+
+# ===== end sandbox_core/engines/runsc_channel.py =====
+
+# ===== begin sandbox_core/engines/host_root.py =====
+
+"""A root file system made of this machine's own Python, for where no image was prepared.
+
+An allow-list: the standard library's code, named packages by their own lists of files, named
+programs, and the libraries that all of these load. Everything is copied to the path that it
+has here, into a folder with an /etc of our own; nothing else of this machine is in it.
+"""
+
+
+# Distributions, with what they need in turn. What is not installed here is left out.
+HOST_PACKAGES = (
+    "numpy",
+    "pandas",
+    "python-dateutil",
+    "six",
+    "pytz",
+    "tzdata",
+    "matplotlib",
+    "contourpy",
+    "cycler",
+    "fonttools",
+    "kiwisolver",
+    "packaging",
+    "pillow",
+    "pyparsing",
+)
+_PROGRAMS = (
+    *(
+        "bash",
+        "sh",
+        "env",
+        "node",
+        "awk",
+        "find",
+        "grep",
+        "sed",
+        "tar",
+        "gzip",
+        "xargs",
+    ),
+    *("basename", "cat", "chmod", "cp", "cut", "date", "dirname", "du", "df", "echo"),
+    *("false", "head", "id", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "od"),
+    *("paste", "printf", "pwd", "readlink", "rm", "rmdir", "seq", "sha256sum", "shuf"),
+    *("sleep", "sort", "split", "stat", "tac", "tail", "tee", "test", "touch", "tr"),
+    *("true", "uname", "uniq", "wc", "which", "yes", "ps", "diff"),
+)
+_DATA_FOLDERS = ("/usr/lib/locale/C.utf8", "/usr/share/zoneinfo")
+_STDLIB_SUFFIXES = (".py", ".pyc", ".so")
+_STDLIB_LEFT_OUT = {
+    *("site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter"),
+    *("turtledemo", "ensurepip"),
+}
+_TOP_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
+_ETC = {
+    "passwd": "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000::/tmp/home:/bin/bash\n",
+    "group": "root:x:0:\nsandbox:x:1000:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "hostname": "sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "resolv.conf": "",
+}
+# Changes when a root that was made before would not be made in the same way today.
+_FORMAT = "1"
+_LDD_SECONDS = 60
+_COMPILE_SECONDS = 300
+
+
+def host_root_key() -> str:
+    """Names the contents: another Python or package here means another root."""
+    parts = [_FORMAT, sys.version, _interpreter()]
+    parts += [f"{entry.name}={entry.version}" for entry in _distributions()]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def make_host_root(root: Path) -> None:
+    """Fill an empty folder. Takes some seconds. Raises OSError."""
+    _make_skeleton(root)
+    loaders = []
+    for target, source in (*_code_and_data(), *_programs(), *_package_files()):
+        _place(root, source, target)
+        if source.endswith(".so") or os.access(source, os.X_OK):
+            loaders.append(source)
+    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
+    for library in _libraries_of(loaders):
+        if not library.startswith(homes):  # a package's own, which is there already
+            _place(root, library, library)
+    _finish(root)
+
+
+def _make_skeleton(root: Path) -> None:
+    for name in ("proc", "dev", "sys", "tmp", "mnt/data", "etc", "usr/bin"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for name in _TOP_LINKS:
+        if os.path.islink(f"/{name}"):
+            (root / name).symlink_to(os.readlink(f"/{name}").lstrip("/"))
+    for name, text in _ETC.items():
+        (root / "etc" / name).write_text(text)
+
+
+def _finish(root: Path) -> None:
+    """What programs expect under a fixed name, and compiled modules: the root is read-only."""
+    stdlib = root / _stdlib().lstrip("/")
+    link = stdlib / "dist-packages"  # Debian's name for the same place
+    if (stdlib / "site-packages").is_dir() and not link.exists():
+        link.symlink_to("site-packages")
+    for name in ("python3", "python"):
+        command = root / "usr/bin" / name
+        if not command.exists():
+            command.symlink_to(_interpreter())
+    subprocess.run(
+        [sys.executable, "-m", "compileall", "-qq", "-s", str(root), str(stdlib)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=_COMPILE_SECONDS,
+        check=False,  # a few of Python's own files are broken on purpose
+    )
+
+
+def _interpreter() -> str:
+    """The real Python behind a virtual environment or a version switcher."""
+    base: str = getattr(sys, "_base_executable", "") or sys.executable
+    return os.path.realpath(base)
+
+
+def _stdlib() -> str:
+    return os.path.realpath(sysconfig.get_path("stdlib"))
+
+
+def _code_and_data() -> Iterator[tuple[str, str]]:
+    """(path in the root, path here) of the standard library's code, and of data that hold no
+    secret on any machine."""
+    for folder, below, names in os.walk(_stdlib()):
+        below[:] = [name for name in below if name not in _STDLIB_LEFT_OUT]
+        for name in names:
+            if name.endswith(_STDLIB_SUFFIXES):
+                path = os.path.join(folder, name)
+                yield path, path
+    for data in _DATA_FOLDERS:
+        for folder, _, names in os.walk(data):
+            for name in names:
+                path = os.path.join(folder, name)
+                yield path, path
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    """The interpreter, and the named programs that this machine has."""
+    yield _interpreter(), _interpreter()
+    for name in _PROGRAMS:
+        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
+        if found is not None:
+            yield found, found
+
+
+def _distributions() -> list[metadata.Distribution]:
+    found = []
+    for name in HOST_PACKAGES:
+        try:
+            found.append(metadata.distribution(name))
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _home_of(distribution: metadata.Distribution) -> str:
+    return os.path.realpath(str(distribution.locate_file("")))
+
+
+def _package_files() -> Iterator[tuple[str, str]]:
+    """(path in the root, path here) of each file that a package says is its own."""
+    site = f"{_stdlib()}/site-packages"
+    for distribution in _distributions():
+        home = _home_of(distribution)
+        for file in distribution.files or ():
+            if ".." in file.parts or "tests" in file.parts:
+                continue
+            yield f"{site}/{file}", f"{home}/{file}"
+
+
+def _libraries_of(paths: list[str]) -> set[str]:
+    """All shared libraries that these files load, as the machine's own linker finds them."""
+    done = subprocess.run(
+        ["ldd", *paths],
+        capture_output=True,
+        text=True,
+        timeout=_LDD_SECONDS,
+        check=False,  # it fails for a program without libraries
+    )
+    # "libc.so.6 => /lib/libc.so.6 (0x…)", and "/lib64/ld-linux-x86-64.so.2 (0x…)"
+    found = re.findall(r"^\t(?:\S+ => )?(/\S+) \(0x", done.stdout, re.MULTILINE)
+    return {os.path.normpath(path) for path in found}
+
+
+def _place(root: Path, source: str, path: str) -> None:
+    """Copy a file's contents to its path in the root. A link to it elsewhere is a file there;
+    one that leads to no regular file is left out."""
+    if not os.path.isfile(source):
+        return
+    folder = os.path.realpath(os.path.dirname(path))
+    target = root / folder.lstrip("/") / os.path.basename(path)
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    # Its time stays, or compiled modules would count as old; its owner and mode do not.
+    status = os.stat(source)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+    target.chmod(0o755 if status.st_mode & 0o100 else 0o644)
+
+
+# ===== end sandbox_core/engines/host_root.py =====
+
+# ===== begin sandbox_core/engines/runsc_images.py =====
+
+"""Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
+
+A prepared image is ``IMAGES/NAME/`` with ``rootfs/`` and ``image.json`` (``{"env": [...]}``);
+scripts/rootfs makes it. NAME is the image's, with ``/`` and ``:`` as ``_``.
+"""
+
+
+DEFAULT_ENV = (
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG=C.UTF-8",
+)
+HOST_IMAGE = "host"
+USUAL_IMAGE = "run-code-python:latest"
+_NOT_PREPARED = (
+    "The sandbox image is not on this machine, so nothing was run. An administrator should "
+    "prepare it with scripts/rootfs (docs/setup.md, “Without Docker”)."
+)
+_NOT_COPIED = (
+    "No sandbox image is prepared here, and this machine's Python could not be copied for "
+    "one, so nothing was run. An administrator should run the doctor (docs/setup.md)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RootImage:
+    """A folder that becomes a sandbox's root, and the environment of its programs."""
+
+    root: Path
+    env: tuple[str, ...]
+
+
+def default_images_folder() -> Path:
+    """Where images are prepared when no setting says."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/run-code/images")
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
+    return Path(data) / "run-code/images"
+
+
+def image_folder_name(image: str) -> str:
+    """The folder of an image: no name leads out of the images' folder."""
+    return re.sub(r"[^A-Za-z0-9.-]", "_", image).lstrip(".") or "_"
+
+
+class ImageStore:
+    """The images of one folder."""
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = Path(folder) if folder else default_images_folder()
+
+    def open(self, image: str) -> RootImage:
+        """The root of this image; for ``host``, and for the usual image when nobody has
+        prepared it, this machine's own Python, copied first if need be (some seconds).
+        Raises ImageMissing."""
+        prepared = self._folder / image_folder_name(image)
+        if (prepared / "image.json").is_file():
+            return _read_image(prepared)
+        if image not in (HOST_IMAGE, USUAL_IMAGE):
+            raise ImageMissing(_NOT_PREPARED, str(prepared))
+        try:
+            return _read_image(self._host_image())
+        except OSError as error:
+            raise ImageMissing(_NOT_COPIED, repr(error)) from error
+
+    def check(self, image: str) -> Finding:
+        """What the doctor says of this image."""
+        prepared = self._folder / image_folder_name(image)
+        try:
+            root = self.open(image).root
+        except ImageMissing as error:
+            return Finding("image", False, str(error), f"scripts/rootfs {image}")
+        if root.parent == prepared:
+            return Finding("image", True, f"The image {image} is in {prepared}.")
+        text = f"No image is prepared: sandboxes see a copy of this machine's Python ({root})."
+        return Finding("image", True, text)
+
+    def identity(self, image: str) -> str:
+        """Which image that is, for records; empty when it is not there. Raises ImageMissing
+        when it cannot be read."""
+        root = self.open(image).root
+        made = (root.parent / "image.json").stat().st_mtime
+        return f"{root.parent.name}@{made:.0f}"
+
+    def _host_image(self) -> Path:
+        """The folder of the copy, made once by whoever comes first."""
+        done = self._folder / f"host-{host_root_key()}"
+        if (done / "image.json").is_file():
+            return done
+        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with (self._folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (done / "image.json").is_file():
+                return done
+            shutil.rmtree(done, ignore_errors=True)
+            (done / "rootfs").mkdir(parents=True)
+            make_host_root(done / "rootfs")
+            # Last: a folder without it is one that was never finished.
+            write_image(done, DEFAULT_ENV)
+        return done
+
+
+def write_image(folder: Path, env: tuple[str, ...]) -> None:
+    """Declare a folder with a ``rootfs`` to be an image."""
+    text = json.dumps({"env": list(env)})
+    draft = folder / ".image.json"
+    draft.write_text(text)
+    draft.rename(folder / "image.json")
+
+
+def _read_image(folder: Path) -> RootImage:
+    try:
+        env = tuple(json.loads((folder / "image.json").read_text())["env"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ImageMissing(_NOT_PREPARED, repr(error)) from error
+    return RootImage(folder / "rootfs", env or DEFAULT_ENV)
+
+
+# ===== end sandbox_core/engines/runsc_images.py =====
+
+# ===== begin sandbox_core/engines/runsc_program.py =====
+
+"""gVisor's program on this machine: where it is, and what it may do here."""
+
+
+# Older releases lack --overlay2 and answer EINVAL on a full tmpfs.
+OLDEST_RUNSC = 20230801
+
+# runsc's own releases print release-20240729.0, Debian's packages 0.0~20240729.0.
+_RELEASE = re.compile(r"(?:release-|0\.0~)(\d{8})")
+# capabilities(7): SETGID, SETUID, SYS_CHROOT, SYS_PTRACE and SYS_ADMIN.
+_NEEDED_CAPABILITIES = sum(1 << number for number in (6, 7, 18, 19, 21))
+
+
+def default_install_folder() -> Path:
+    """Where an installed runsc of our own is kept."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/run-code/bin")
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
+    return Path(data) / "run-code/bin"
+
+
+def find_runsc(setting: str = "") -> str:
+    """Path of the program: the setting, else our own copy, else the one in PATH. Raises
+    RuntimeMissing when it is not there or cannot be executed."""
+    if setting:
+        if os.access(setting, os.X_OK) and os.path.isfile(setting):
+            return setting
+        raise no_runsc(f"no program at the setting's place: {setting}")
+    own = default_install_folder() / "runsc"
+    if os.access(own, os.X_OK):
+        return str(own)
+    # A server's PATH may lack the administrator's folders.
+    path = os.pathsep.join(
+        (os.environ.get("PATH", os.defpath), "/usr/local/bin", "/usr/sbin")
+    )
+    found = shutil.which("runsc", path=path)
+    if found is None:
+        raise no_runsc(f"no runsc in {path}")
+    return found
+
+
+def release_of(runsc: str, deadline: Deadline) -> int:
+    """The date of its release, as in 20240729; 0 when it does not say. Raises
+    RuntimeMissing when it cannot be executed."""
+    try:
+        done = subprocess.run(
+            [runsc, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=max(0.1, deadline.remaining()),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise no_runsc(repr(error)) from error
+    found = _RELEASE.search(done.stdout)
+    return int(found[1]) if found else 0
+
+
+def is_privileged() -> bool:
+    """Whether we may make namespaces and mounts as we are. If not, runsc has to start with a
+    user namespace of its own (--rootless)."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return False
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    effective = int(found[1], 16) if found else 0
+    return effective & _NEEDED_CAPABILITIES == _NEEDED_CAPABILITIES
+
+
+# ===== end sandbox_core/engines/runsc_program.py =====
+
+# ===== begin sandbox_core/engines/runsc.py =====
+
+"""The embedded engine: gVisor's program on an OCI bundle, without any daemon.
+
+One ``runsc run`` is one hardened, single-use sandbox. What Docker does for the other engine
+is done here in four small modules: folders with leases (runsc_state), limits on the host's
+side (runsc_walls), the root file system (runsc_images), and the pipes (runsc_channel).
+"""
+
+
+_PLATFORMS = ("systrap", "ptrace", "kvm")
+
+
+class RunscEngine:
+    """Sandboxes from a runsc on this machine.
+
+    ``runsc`` is its path, ``images_folder`` where prepared images are, ``state_folder`` where
+    running sandboxes are kept; empty means the usual places. ``image`` is the one that
+    check() looks for. Raises InvalidRequest for an unknown platform.
+    """
+
+    name = "runsc"
+    is_here = True
+
+    def __init__(
+        self,
+        image: str = "run-code-python:latest",
+        runsc: str = "",
+        images_folder: str = "",
+        state_folder: str = "",
+        platform: str = _PLATFORMS[0],
+        control_groups: ControlGroups | None = None,
+    ) -> None:
+        if platform not in _PLATFORMS:
+            known = ", ".join(_PLATFORMS)
+            raise InvalidRequest(
+                f"gVisor has no platform “{platform}”: choose one of {known}."
+            )
+        self._image = image
+        self._runsc = runsc
+        self._images = ImageStore(images_folder)
+        self._state = StateFolder(
+            Path(state_folder) if state_folder else default_state_folder()
+        )
+        self._platform = platform
+        self._groups = control_groups or ControlGroups()
+        self._privileged = is_privileged()
+        self._controllers = (
+            self._groups.controllers() if self._privileged else frozenset()
+        )
+
+    def start(
+        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+    ) -> RunscChannel:
+        """See Engine.start."""
+        runsc = find_runsc(self._runsc)
+        image = self._images.open(spec.image)
+        if cancel.is_set():
+            raise ChannelClosed("The run was stopped on request.")
+        folder = self._state.make(spec)
+        with ExitStack() as undo:
+            undo.callback(remove_folder, folder)
+            wall = self._wall(folder, spec)
+            undo.callback(wall.remove)
+            config = bundle_config(
+                str(image.root),
+                spec.argv,
+                image.env,
+                spec.limits,
+                wall.cgroup,
+                spec.data_folders,
+            )
+            try:
+                (folder / "config.json").write_text(json.dumps(config))
+                process = self._launch(runsc, folder, wall, spec.limits.cpus)
+            except OSError as error:
+                raise no_runsc(repr(error)) from error
+            undo.pop_all()
+        channel = RunscChannel(process, folder, wall)
+        if cancel.is_set():
+            channel.close()
+            raise ChannelClosed("The run was stopped on request.")
+        return channel
+
+    def _wall(self, folder: Path, spec: SandboxSpec) -> Wall:
+        limits = HostLimits(
+            container_memory_bytes(spec.limits, bool(spec.preload)),
+            host_threads(spec.limits),
+            spec.limits.cpus,
+        )
+        if "memory" not in self._controllers:
+            return MemoryWatch(folder, limits)
+        group = self._groups.named(folder.name)
+        try:
+            group.set_limits(limits, self._controllers)
+            return group
+        except OSError as error:
+            group.remove()
+            raise StartFailed(
+                "The limits of the sandbox could not be set, so nothing was run. An "
+                "administrator should run the doctor (docs/setup.md).",
+                repr(error),
+            ) from error
+
+    def _launch(
+        self, runsc: str, folder: Path, wall: Wall, cpus: float
+    ) -> subprocess.Popen[bytes]:
+        flags = runsc_flags(self._platform, not self._privileged, bool(wall.cgroup))
+        command = [runsc, f"--root={folder}/root", *flags]
+        command += ["run", f"--bundle={folder}", folder.name]
+        with ExitStack() as around:
+            if "cpu" not in self._controllers:
+                around.enter_context(some_processors(cpus))
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # A signal for our terminal's programs is none for the sandbox.
+                start_new_session=True,
+                # Nothing of the server's environment, which may hold secrets.
+                env={},
+                cwd="/",
+            )
+
+    def leftovers(self) -> list[Lease]:
+        """See Engine.leftovers."""
+        return self._state.leases()
+
+    def remove(self, lease: Lease) -> None:
+        """See Engine.remove. Raises EngineError when it may still be there."""
+        folder = self._state.folder_of(lease.sandbox_id)
+        if not end_processes(folder):
+            raise EngineError("A left-over sandbox could not be removed.", str(folder))
+        self._groups.named(folder.name).remove()
+        remove_folder(folder)
+
+    def image_id(self, deadline: Deadline) -> str:
+        """See Engine.image_id: here the folder's name and the time of its making."""
+        return self._images.identity(self._image)
+
+    def check(self, deadline: Deadline) -> list[Finding]:
+        """See Engine.check."""
+        try:
+            runsc = find_runsc(self._runsc)
+            release = release_of(runsc, deadline)
+        except EngineError as error:
+            return [Finding("engine", False, str(error), "sudo apt-get install runsc")]
+        if release < OLDEST_RUNSC:
+            text = f"{runsc} is too old or no runsc: its release is {release or 'unknown'}."
+            return [Finding("engine", False, text, "sudo apt-get install runsc")]
+        findings = [Finding("engine", True, f"{runsc} has release {release}.")]
+        findings.append(self._images.check(self._image))
+        findings.append(Finding("limits", True, self.limits_in_force()))
+        return findings
+
+    def limits_in_force(self) -> str:
+        """In words, what holds memory, threads and processors of a sandbox on this host."""
+        group = self._groups.version
+        watch = "a watch of ours, every 30 ms"
+        by = {
+            "memory": group if "memory" in self._controllers else watch,
+            "threads": group if "pids" in self._controllers else watch,
+            "processors": (
+                group if "cpu" in self._controllers else "whole processors only"
+            ),
+        }
+        told = ", ".join(f"{name}: {what}" for name, what in by.items())
+        return f"Around the sandbox stand, {told}; inside, the guest's own limits."
+
+
+# ===== end sandbox_core/engines/runsc.py =====
+
+# ===== begin sandbox_core/engines/choice.py =====
+
+"""Which engine starts the sandboxes: the one place that knows them by name."""
+
+
+_CONTAINER_ENGINES = {engine.name: engine for engine in (DockerEngine, PodmanEngine)}
+ENGINE_NAMES = (*_CONTAINER_ENGINES, RunscEngine.name)
+_DOCKER_SOCKET = "/var/run/docker.sock"
+
+
+def make_engine(
+    name: str,
+    address: str = "",
+    image: str = "run-code-python:latest",
+    runtime: str = "runsc",
+    pull_missing_image: bool = False,
+    runsc: str = "",
+    images_folder: str = "",
+) -> Engine:
+    """The engine of this name. ``address`` is as in DOCKER_HOST; "" is the engine's usual
+    one. ``runsc`` and ``images_folder`` are for the embedded engine, whose platform is what
+    follows the first hyphen of ``runtime``. Raises InvalidRequest for a name that is none of
+    ENGINE_NAMES, or a platform that gVisor has not."""
+    if name == RunscEngine.name:
+        platform = runtime.partition("-")[2]
+        return RunscEngine(image, runsc, images_folder, platform=platform or "systrap")
+    if name not in _CONTAINER_ENGINES:
+        known = ", ".join(ENGINE_NAMES)
+        raise InvalidRequest(f"There is no engine “{name}”: choose {known}.")
+    return _CONTAINER_ENGINES[name](address, image, runtime, pull_missing_image)
+
+
+def usual_engine_name(
+    address: str = "",
+    runsc: str = "",
+    environ: Mapping[str, str] = os.environ,
+    docker_socket: str = _DOCKER_SOCKET,
+) -> str:
+    """What “auto” means: Docker where an address is given or its socket is there; else the
+    embedded engine where gVisor's program is; else Docker, whose errors say what to do.
+    """
+    if address or environ.get("DOCKER_HOST") or Path(docker_socket).exists():
+        return DockerEngine.name
+    try:
+        find_runsc(runsc)
+    except EngineError:
+        return DockerEngine.name
+    return RunscEngine.name
+
+
+# ===== end sandbox_core/engines/choice.py =====
+
 # ===== begin sandbox_core/payload.py =====
 
 """The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
@@ -2566,7 +4686,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+7032eafe97c9"
+BUILD_ID = "0.1.0+014592885286"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5103,129 +7223,6 @@ def _same_content(one: IO[bytes], other: IO[bytes]) -> bool:
 
 # ===== end sandbox_core/displays.py =====
 
-# ===== begin sandbox_core/hardening.py =====
-
-"""The one place that decides what a sandbox container may do.
-
-A pure function from limits to the body of Docker's ``POST /containers/create`` (Docker
-Engine API 1.41, "ContainerCreate"); a test pins the result. Each option has its reason.
-"""
-
-
-WORK_FOLDER = "/mnt/data"
-HOME_FOLDER = "/tmp/home"
-TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
-GUEST_UID = 1000
-RESERVE_MIB = 128
-
-_GUEST_MIB = 64
-# Preloaded modules are not the program's memory: numpy, pandas and matplotlib take 100 MB.
-WARM_MIB = 160
-_PIDS = 4096
-
-
-def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
-    """The container's memory limit: the second wall behind the guest's own watch.
-
-    gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
-    work folder must not take memory from the program. The reserve is what the guest's watch
-    needs to act before the kernel does.
-    """
-    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
-    if warm:
-        mib += WARM_MIB
-    return mib * MIB
-
-
-def container_config(
-    image: str,
-    runtime: str,
-    argv: tuple[str, ...],
-    limits: Limits,
-    labels: dict[str, str],
-    warm: bool = False,
-    data_folders: tuple[DataFolder, ...] = (),
-) -> dict[str, Any]:
-    """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
-    memory = container_memory_bytes(limits, warm)
-    return {
-        "Image": image,
-        # The image's own entry point is not ours to trust: the guest is the first process.
-        "Entrypoint": list(argv),
-        "Cmd": [],
-        "Env": [],
-        "WorkingDir": "/",
-        "Hostname": "sandbox",
-        "Labels": labels,
-        # Root of the container only to drop to the program's user, see CapAdd.
-        "User": "0:0",
-        # The channel is stdin and stdout. StdinOnce: when we die, Docker closes the guest's
-        # stdin, and the guest ends.
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
-        "Tty": False,
-        "NetworkDisabled": True,
-        # An image's health check would start processes in the sandbox.
-        "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": {
-            # gVisor: system calls of the program never reach the host's kernel.
-            "Runtime": runtime,
-            "NetworkMode": "none",
-            # The container is gone when the guest ends, even if nobody is left to remove it.
-            "AutoRemove": True,
-            "RestartPolicy": {"Name": "no"},
-            "ReadonlyRootfs": True,
-            # The guest drops to the program's user and kills its processes; nothing more.
-            "CapDrop": ["ALL"],
-            "CapAdd": ["SETUID", "SETGID", "KILL"],
-            "SecurityOpt": ["no-new-privileges"],
-            "IpcMode": "private",
-            # The only writable folders; their sizes are the disk quota. Docker's default is
-            # noexec, which would refuse to run a compiled program.
-            "Tmpfs": {
-                WORK_FOLDER: f"rw,exec,nosuid,nodev,mode=1777,size={limits.work_mib}m",
-                "/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_mib}m",
-                "/dev/shm": f"rw,exec,nosuid,nodev,mode=1777,size={limits.shm_mib}m",
-            },
-            "Mounts": [_data_mount(folder) for folder in data_folders],
-            # Equal, so that there is no swap.
-            "Memory": memory,
-            "MemorySwap": memory,
-            "NanoCpus": int(limits.cpus * 1e9),
-            # The program's own limit is RLIMIT_NPROC. This one counts gVisor's threads on the
-            # host: a low one kills the sandbox, none at all lets a fork bomb hang the shim.
-            "PidsLimit": max(_PIDS, 8 * limits.processes),
-            "Ulimits": [
-                {"Name": "core", "Soft": 0, "Hard": 0},
-                {
-                    "Name": "nofile",
-                    "Soft": limits.open_files + 256,
-                    "Hard": limits.open_files + 256,
-                },
-            ],
-            # A log file on the host would grow with the output; the channel is all we read.
-            "LogConfig": {"Type": "none", "Config": {}},
-        },
-    }
-
-
-def _data_mount(folder: DataFolder) -> dict[str, Any]:
-    """A folder that an administrator shows, with all that is mounted in it: never created, and
-    never written. gVisor opens neither devices nor sockets of the host."""
-    return {
-        "Type": "bind",
-        "Source": folder.path,
-        "Target": folder.target,
-        "ReadOnly": True,
-        "BindOptions": {"Propagation": "rprivate"},
-    }
-
-
-# ===== end sandbox_core/hardening.py =====
-
 # ===== begin sandbox_core/protocol.py =====
 
 """The host's side of the frames between host and guest.
@@ -5904,7 +7901,9 @@ class SharedSettings:
     codebox_timeout: float
     docker_host: str
     runtime: str
+    runsc_path: str
     image: str
+    images_folder: str
     pull_missing_image: bool
     data_folders: str
     max_concurrent_runs: int
@@ -5991,7 +7990,8 @@ def resolve_settings(
 def _choose_backend(values: dict[str, Any]) -> None:
     """Settle where runs go, and leave the service's address only if they go there."""
     if values["backend"] == "auto":
-        values["backend"] = "codebox" if values["codebox_url"] else "docker"
+        here = usual_engine_name(values["docker_host"], values["runsc_path"])
+        values["backend"] = "codebox" if values["codebox_url"] else here
     if values["backend"] != "codebox":
         values["codebox_url"] = ""
     elif not values["codebox_url"]:
@@ -7047,652 +9047,6 @@ def _what_happened(result: RunResult) -> str:
 
 # ===== end sandbox_core/doctor.py =====
 
-# ===== begin sandbox_core/engines/docker_errors.py =====
-
-"""The one place where errors of the docker SDK and its transport become ours."""
-
-
-_RUNTIME_WORDS = (
-    "runtime name",  # not registered: "unknown or invalid runtime name" and the like
-    "unknown runtime",
-    "unable to retrieve oci runtime error",  # its binary is gone, or is no runtime
-)
-_NO_PROGRAM_WORDS = ("error finding executable", "executable file not found")
-_MISSING_PACKAGE = (
-    "The Python package “docker” is missing where Open WebUI runs. Install it there "
-    "(pip install docker) and try again."
-)
-_NOT_REACHED = (
-    "The container engine cannot be reached, so nothing was run. An administrator should "
-    "check that Docker is running and that this service may use it; then try again."
-)
-_NO_ANSWER = (
-    "The container engine did not answer in time, so nothing was run. An administrator "
-    "should check Docker; then try again."
-)
-_NOT_ALLOWED = (
-    "This service is not allowed to use the container engine, so nothing was run. An "
-    "administrator should give it access to Docker; then try again."
-)
-_NO_IMAGE = (
-    "The sandbox image is not on this host, so nothing was run. An administrator should "
-    "build or load it (docs/setup.md, “The sandbox image”); then try again."
-)
-_NO_RUNTIME = (
-    "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
-    "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
-)
-_NO_PYTHON = (
-    "The sandbox image has no python3, so nothing was run. An administrator should build it "
-    "again (docs/setup.md, “The sandbox image”)."
-)
-_REFUSED = (
-    "The container engine refused to start the sandbox. An administrator should look at "
-    "the log and run the doctor (docs/setup.md)."
-)
-
-
-@contextmanager
-def docker_errors_mapped() -> Iterator[None]:
-    """Turn whatever the docker SDK raises inside into an EngineError."""
-    try:
-        yield
-    except EngineError:
-        raise
-    except Exception as error:
-        raise engine_error_from(error) from error
-
-
-def engine_error_from(error: Exception) -> EngineError:
-    """The EngineError for an exception of the docker SDK, requests, urllib3 or the system.
-
-    Raises the same exception again when it is none of theirs: that is a fault of ours.
-    """
-    if isinstance(error, ModuleNotFoundError) and error.name == "docker":
-        return EngineError(_MISSING_PACKAGE, repr(error))
-
-    from docker.errors import APIError, DockerException, StreamParseError
-    from requests.exceptions import RequestException, Timeout
-    from urllib3.exceptions import HTTPError, TimeoutError
-
-    detail = f"{type(error).__name__}: {error}"
-    if isinstance(error, APIError):
-        return _error_from_answer(error, detail)
-    if isinstance(error, (Timeout, TimeoutError)) or "Read timed out" in detail:
-        return EngineUnavailable(_NO_ANSWER, detail)
-    if "PermissionError" in detail or "Permission denied" in detail:
-        return EngineUnavailable(_NOT_ALLOWED, detail)
-    theirs = (RequestException, DockerException, StreamParseError, HTTPError, OSError)
-    if isinstance(error, theirs):
-        return EngineUnavailable(_NOT_REACHED, detail)
-    raise error
-
-
-def _error_from_answer(error: Exception, detail: str) -> EngineError:
-    text = detail.lower()
-    if "no such image" in text:
-        return ImageMissing(_NO_IMAGE, detail)
-    if any(words in text for words in _RUNTIME_WORDS):
-        return RuntimeMissing(_NO_RUNTIME, detail)
-    if any(words in text for words in _NO_PROGRAM_WORDS):
-        return StartFailed(_NO_PYTHON, detail)
-    return StartFailed(_REFUSED, detail)
-
-
-# ===== end sandbox_core/engines/docker_errors.py =====
-
-# ===== begin sandbox_core/engines/docker_api.py =====
-
-"""Docker's low-level client with a time-out for every call and our errors."""
-
-
-_CALL_SECONDS = 10.0
-_PULL_SECONDS = 600.0
-
-
-class DockerApi:
-    """Calls to one daemon, from any thread. ``docker_host`` is as in DOCKER_HOST; "" means
-    the environment.
-
-    Each call has a client of its own, which costs less than a millisecond: the SDK's keeps a
-    connection for each address that it was ever asked for, and its time-out is an attribute.
-    """
-
-    def __init__(self, docker_host: str) -> None:
-        self._docker_host = docker_host
-        self._version = ""
-
-    def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of docker.APIClient. Raises EngineError."""
-        with self._client(_seconds_until(deadline)) as client:
-            return getattr(client, method)(*args, **kwargs)
-
-    def events(
-        self, deadline: Deadline, container_id: str, kinds: list[str], since: int
-    ) -> list[dict[str, Any]]:
-        """What the daemon remembers of a container, oldest first. Raises EngineError."""
-        with self._client(_seconds_until(deadline)) as client:
-            stream = client.events(
-                since=since,
-                # Not in the future, or the daemon would wait for more to happen.
-                until=f"{time.time():.3f}",
-                filters={"container": [container_id], "event": kinds},
-                decode=True,
-            )
-            try:
-                return list(stream)
-            finally:
-                stream.close()
-
-    def pull(self, image: str) -> None:
-        """Fetch an image from its registry, which may take minutes. Raises EngineError."""
-        with self._client(_PULL_SECONDS) as client:
-            client.pull(image)
-
-    @contextmanager
-    def _client(self, seconds: float) -> Iterator[Any]:
-        """A client whose every request takes ``seconds`` at most. Raises EngineError."""
-        with docker_errors_mapped():
-            import docker
-            from docker.utils import kwargs_from_env
-
-            where: dict[str, Any] = {"base_url": self._docker_host}
-            if not self._docker_host:
-                where = dict(kwargs_from_env())
-            # Asking the daemon for its version costs a round trip: once is enough.
-            where |= {"version": self._version or "auto", "timeout": seconds}
-            client = docker.APIClient(**where)
-            self._version = client.api_version
-            _make_punctual(client)
-            try:
-                yield client
-            finally:
-                client.close()
-
-
-def _seconds_until(deadline: Deadline) -> float:
-    return max(0.1, min(_CALL_SECONDS, deadline.remaining()))
-
-
-def _make_punctual(client: Any) -> None:
-    """Give a time-out to the calls for which the SDK has none (attach, events, wait)."""
-    request = client.request
-
-    def request_in_time(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("timeout") is None:
-            kwargs["timeout"] = client.timeout
-        return request(*args, **kwargs)
-
-    client.request = request_in_time
-
-
-# ===== end sandbox_core/engines/docker_api.py =====
-
-# ===== begin sandbox_core/engines/docker_channel.py =====
-
-"""The byte channel to one sandbox: the hijacked connection of Docker's attach call.
-
-From Docker come records of a stream number, three zero bytes, a 4-byte big-endian length
-and data (Docker Engine API, "ContainerAttach"). stdout is the channel; what the sandbox
-writes to stderr is kept, bounded, as diagnostics.
-"""
-
-
-_CHUNK = 1 << 18
-_KILL_PATIENCE = 1.5
-_CLOSE_PATIENCE = 5.0  # nobody waits for it
-_REMOVE_SECONDS = 10.0
-_SIGKILLED = 137
-_POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
-_LONGEST_DIAGNOSTICS = 4096
-_STDOUT = 1
-
-
-class StreamRecords:
-    """Splits the attach stream into stdout bytes and bounded diagnostics."""
-
-    def __init__(self) -> None:
-        self._header = bytearray()
-        self._stream = 0
-        self._left = 0
-        self._untrusted_diagnostics = bytearray()
-
-    @property
-    def untrusted_diagnostics(self) -> str:
-        """What came on the other streams, at most 4 KiB of it."""
-        return self._untrusted_diagnostics.decode("utf-8", "replace")
-
-    def feed(self, data: memoryview) -> bytes:
-        """Take bytes as they came; return the stdout bytes among them."""
-        stdout = []
-        while data:
-            if self._left == 0:
-                data = self._read_header(data)
-                continue
-            part, data = data[: self._left], data[self._left :]
-            self._left -= len(part)
-            if self._stream == _STDOUT:
-                stdout.append(part)
-            else:
-                room = _LONGEST_DIAGNOSTICS - len(self._untrusted_diagnostics)
-                self._untrusted_diagnostics += part[:room]
-        return b"".join(stdout)
-
-    def _read_header(self, view: memoryview) -> memoryview:
-        missing = 8 - len(self._header)
-        self._header += view[:missing]
-        if len(self._header) == 8:
-            self._stream = self._header[0]
-            self._left = int.from_bytes(self._header[4:], "big")
-            self._header.clear()
-        return view[missing:]
-
-
-class DockerChannel:
-    """A Channel over one attached container. See Channel for who calls what."""
-
-    def __init__(self, api: DockerApi, container_id: str, attached: Any) -> None:
-        self._api = api
-        self._container_id = container_id
-        self._attached = attached
-        self._socket: socket.socket = getattr(attached, "_sock", attached)
-        self._socket.setblocking(False)
-        self._records = StreamRecords()
-        self._buffer = memoryview(bytearray(_CHUNK))
-        self._made_at = time.time()
-        self._started = False
-        self._ended_by_itself = False
-        self._killed = threading.Event()
-        self._lock = threading.Lock()
-        self._report: KillReport | None = None
-
-    def start(self, deadline: Deadline) -> None:
-        """Start the container. Called once, by the engine. Raises EngineError."""
-        self._api.call(deadline, "start", self._container_id)
-        self._started = True
-
-    def send(self, data: bytes, deadline: Deadline) -> None:
-        """See Channel.send."""
-        view = memoryview(data)
-        while view:
-            if self._killed.is_set():
-                raise ChannelClosed("The sandbox was stopped.")
-            if deadline.passed():
-                raise StartFailed(
-                    "The sandbox did not take its files in time. Try again."
-                )
-            state = self._wait_for(
-                select.POLLOUT | _POLL_GONE, min(0.2, deadline.remaining())
-            )
-            if not state:
-                continue
-            if state & _POLL_GONE and not self._killed.is_set():
-                # Docker goes on taking what nobody will read, until its buffers are full.
-                self._ended_by_itself = True
-                raise ChannelClosed("The sandbox ended unexpectedly.")
-            try:
-                view = view[self._socket.send(view) :]
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise ChannelClosed(
-                    "The sandbox ended unexpectedly.", repr(error)
-                ) from error
-
-    def recv(self, timeout: float) -> bytes | None:
-        """See Channel.recv."""
-        end = Deadline(timeout)
-        while not self._killed.is_set():
-            if not self._wait_for(select.POLLIN, end.remaining()):
-                return None
-            try:
-                size = self._socket.recv_into(self._buffer)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return b""
-            if not size:
-                self._ended_by_itself = not self._killed.is_set()
-                return b""
-            stdout = self._records.feed(self._buffer[:size])
-            if stdout:
-                return stdout
-            if end.passed():
-                return None
-        return b""
-
-    def _wait_for(self, events: int, seconds: float) -> int:
-        """The poll events that are there now; 0 when none came in time."""
-        poll = select.poll()
-        try:
-            poll.register(self._socket, events)
-        except ValueError:  # closed by a kill in another thread
-            return events
-        return next((state for _, state in poll.poll(seconds * 1000)), 0)
-
-    def close_send(self) -> None:
-        """See Channel.close_send."""
-        with suppress(OSError):  # it may be closed already
-            self._socket.shutdown(socket.SHUT_WR)
-
-    def kill(self) -> KillReport:
-        """See Channel.kill."""
-        return self._end(_KILL_PATIENCE)
-
-    def _end(self, patience: float) -> KillReport:
-        """The socket goes first: while an attached client does not read, Docker's own kill,
-        inspect and remove hang."""
-        self._killed.set()
-        with self._lock:
-            if self._report is None or self._report.may_linger:
-                with suppress(OSError):  # it may be closed already
-                    self._socket.shutdown(socket.SHUT_RDWR)
-                self._report = remove_container(
-                    self._api, self._container_id, patience if self._started else 0.0
-                )
-            return self._report
-
-    def ended(self, deadline: Deadline) -> Ended:
-        """See Channel.ended. The container may be gone already, so the daemon's recent events
-        are asked: they hold the exit code, and whether its memory limit was hit."""
-        try:
-            events = self._api.events(
-                deadline, self._container_id, ["oom", "die"], int(self._made_at) - 1
-            )
-        except EngineError:
-            diagnostics = self._records.untrusted_diagnostics
-            return Ended(None, None, diagnostics, may_linger=True)
-        codes = [
-            int(event["Actor"]["Attributes"]["exitCode"])
-            for event in events
-            if event["Action"] == "die"
-        ]
-        exit_code = codes[0] if codes else None
-        # Docker misses the event when the whole sandbox dies at once. Then, what ended it with
-        # SIGKILL before we did was the kernel.
-        oom = any(event["Action"] == "oom" for event in events) or (
-            self._ended_by_itself and exit_code == _SIGKILLED
-        )
-        lingers = self._report is not None and self._report.may_linger
-        return Ended(exit_code, oom, self._records.untrusted_diagnostics, lingers)
-
-    def close(self) -> None:
-        """See Channel.close."""
-        self._end(_CLOSE_PATIENCE)
-        self._socket.close()
-        response = getattr(self._attached, "_response", None)
-        if response is not None:
-            response.close()
-
-
-def remove_container(
-    api: DockerApi, container_id: str, patience: float = 0.0
-) -> KillReport:
-    """Make sure that a container is gone.
-
-    For ``patience`` seconds it may end and go by itself: its guest does so when its stdin
-    ends. To kill a sandbox that is just ending, with many processes in it, can make Docker
-    wait a second for each of them (containerd reaps them behind its own kill command).
-    """
-    if patience and _is_removed(api, container_id, Deadline(patience)):
-        return KillReport()
-    deadline = Deadline(_REMOVE_SECONDS)
-    while True:
-        try:
-            api.call(deadline, "remove_container", container_id, force=True, v=True)
-            return KillReport()
-        except EngineError as error:
-            if _says_gone(error):
-                return KillReport()
-            if isinstance(error, EngineUnavailable) or deadline.passed():
-                return KillReport(may_linger=True, detail=error.detail)
-        time.sleep(0.05)  # the daemon is removing it on its own
-
-
-def _is_removed(api: DockerApi, container_id: str, deadline: Deadline) -> bool:
-    try:
-        api.call(deadline, "wait", container_id, condition="removed")
-    except EngineError as error:
-        return _says_gone(error)
-    return True
-
-
-def _says_gone(error: EngineError) -> bool:
-    return "No such container" in error.detail
-
-
-# ===== end sandbox_core/engines/docker_channel.py =====
-
-# ===== begin sandbox_core/engines/docker.py =====
-
-"""The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
-
-Four calls make a sandbox: create, attach, start, remove. Every call has a time-out, and
-every attach has a connection of its own.
-"""
-
-
-_LIST_SECONDS = 10.0
-_START_SECONDS = 15.0
-_ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-
-
-class DockerEngine:
-    """Sandboxes from a Docker Engine. ``docker_host`` is as in DOCKER_HOST; "" means the
-    environment. ``image`` and ``runtime`` are those that check() looks for."""
-
-    name = "docker"
-    start_command = "sudo systemctl start docker"
-
-    def __init__(
-        self,
-        docker_host: str = "",
-        image: str = "run-code-python:latest",
-        runtime: str = "runsc",
-        pull_missing_image: bool = False,
-    ) -> None:
-        self._api = DockerApi(docker_host)
-        self._address = docker_host or os.environ.get("DOCKER_HOST", "")
-        self._image = image
-        self._runtime = runtime
-        self._pull_missing_image = pull_missing_image
-
-    @property
-    def is_here(self) -> bool:
-        """See Engine.is_here."""
-        return not self._address or self._address.startswith("unix://")
-
-    def start(
-        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
-    ) -> DockerChannel:
-        """See Engine.start."""
-        try:
-            container_id = self._create(spec, deadline)
-        except ImageMissing:
-            if not self._pull_missing_image:
-                raise
-            self._api.pull(spec.image)
-            deadline = Deadline(_START_SECONDS)
-            container_id = self._create(spec, deadline)
-        try:
-            attached = self._api.call(deadline, "attach_socket", container_id, _ATTACH)
-        except EngineError:
-            remove_container(self._api, container_id)
-            raise
-        channel = DockerChannel(self._api, container_id, attached)
-        try:
-            if cancel.is_set():
-                raise ChannelClosed("The run was stopped on request.")
-            channel.start(deadline)
-        except BaseException:
-            channel.close()
-            raise
-        return channel
-
-    def _create(self, spec: SandboxSpec, deadline: Deadline) -> str:
-        labels = {
-            LABEL_OWNER: spec.owner,
-            LABEL_RUN: spec.run_id,
-            LABEL_EXPIRES: str(int(spec.expires_at)),
-        }
-        config = container_config(
-            spec.image,
-            spec.runtime,
-            spec.argv,
-            spec.limits,
-            labels,
-            warm=bool(spec.preload),
-            data_folders=spec.data_folders,
-        )
-        made = self._api.call(deadline, "create_container_from_config", config)
-        return str(made["Id"])
-
-    def leftovers(self) -> list[Lease]:
-        """See Engine.leftovers."""
-        listed = self._api.call(
-            Deadline(_LIST_SECONDS),
-            "containers",
-            all=True,
-            filters={"label": LABEL_OWNER},
-        )
-        return [_lease_of(entry) for entry in listed]
-
-    def remove(self, lease: Lease) -> None:
-        """See Engine.remove. Raises EngineError when it may still be there."""
-        report = remove_container(self._api, lease.sandbox_id)
-        if report.may_linger:
-            raise EngineError(
-                "A left-over sandbox could not be removed.", report.detail
-            )
-
-    def image_id(self, deadline: Deadline) -> str:
-        """See Engine.image_id."""
-        images = self._api.call(deadline, "images", self._image)
-        return str(images[0]["Id"]) if images else ""
-
-    def check(self, deadline: Deadline) -> list[Finding]:
-        """See Engine.check."""
-        try:
-            info = self._api.call(deadline, "info")
-            images = self._api.call(deadline, "images", self._image)
-        except EngineError as error:
-            mend = (
-                f"{self.start_command}   # or set DOCKER_HOST / the valve docker_host"
-            )
-            return [Finding("engine", False, str(error), mend)]
-        return [
-            Finding(
-                "engine", True, f"Docker Engine {info.get('ServerVersion')} answers."
-            ),
-            self._check_runtime(info.get("Runtimes") or {}),
-            self._check_image(bool(images)),
-        ]
-
-    def _check_runtime(self, runtimes: dict[str, Any]) -> Finding:
-        if self._runtime in runtimes:
-            return Finding(
-                "runtime", True, f"The runtime {self._runtime} is registered."
-            )
-        text = f"Docker does not know the runtime {self._runtime}, so code cannot be isolated."
-        return Finding(
-            "runtime",
-            False,
-            text,
-            "sudo runsc install && sudo systemctl restart docker",
-        )
-
-    def _check_image(self, there: bool) -> Finding:
-        if there:
-            return Finding("image", True, f"The image {self._image} is there.")
-        text = f"The image {self._image} is not on this host."
-        mend = f"docker build -t {self._image} images/python   # or: docker load -i image.tar"
-        return Finding("image", False, text, mend)
-
-
-def _lease_of(entry: dict[str, Any]) -> Lease:
-    labels = entry["Labels"]
-    expires = labels.get(LABEL_EXPIRES, "")
-    return Lease(
-        sandbox_id=entry["Id"],
-        run_id=labels.get(LABEL_RUN, ""),
-        owner=labels[LABEL_OWNER],
-        expires_at=float(expires) if expires.isdigit() else 0.0,
-    )
-
-
-# ===== end sandbox_core/engines/docker.py =====
-
-# ===== begin sandbox_core/engines/podman.py =====
-
-"""Podman by way of its Docker-compatible socket: the Docker engine at another address."""
-
-
-_OF_ALL = "/run/podman/podman.sock"
-
-
-class PodmanEngine(DockerEngine):
-    """Sandboxes from Podman. Without ``docker_host`` the environment says where it is, else
-    the first of its usual sockets that exists."""
-
-    name = "podman"
-    start_command = "systemctl --user start podman.socket"
-
-    def __init__(
-        self,
-        docker_host: str = "",
-        image: str = "run-code-python:latest",
-        runtime: str = "runsc",
-        pull_missing_image: bool = False,
-    ) -> None:
-        address = docker_host or podman_address(os.environ)
-        super().__init__(address, image, runtime, pull_missing_image)
-
-
-def podman_address(environ: Mapping[str, str]) -> str:
-    """Where Podman listens: as these variables say, else its socket of this user, else that
-    of the whole machine."""
-    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        if environ.get(name):
-            return environ[name]
-    paths = list(_usual_sockets(environ))
-    return "unix://" + next((path for path in paths if Path(path).exists()), paths[-1])
-
-
-def _usual_sockets(environ: Mapping[str, str]) -> Iterator[str]:
-    if os.getuid() != 0:
-        folder = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-        yield f"{folder}/podman/podman.sock"
-    yield _OF_ALL
-
-
-# ===== end sandbox_core/engines/podman.py =====
-
-# ===== begin sandbox_core/engines/choice.py =====
-
-"""Which container engine starts the sandboxes: the one place that knows them by name."""
-
-
-_ENGINES = {engine.name: engine for engine in (DockerEngine, PodmanEngine)}
-ENGINE_NAMES = tuple(_ENGINES)
-
-
-def make_engine(
-    name: str,
-    address: str = "",
-    image: str = "run-code-python:latest",
-    runtime: str = "runsc",
-    pull_missing_image: bool = False,
-) -> Engine:
-    """The engine of this name. ``address`` is as in DOCKER_HOST; "" is the engine's usual
-    one. Raises InvalidRequest for a name that is none of ENGINE_NAMES."""
-    if name not in _ENGINES:
-        known = ", ".join(ENGINE_NAMES)
-        raise InvalidRequest(f"There is no container engine “{name}”: choose {known}.")
-    return _ENGINES[name](address, image, runtime, pull_missing_image)
-
-
-# ===== end sandbox_core/engines/choice.py =====
-
 # ===== begin sandbox_core/reaper.py =====
 
 """Removes sandboxes that nobody can be using any more: at the start, and on a timer."""
@@ -8301,6 +9655,8 @@ def _engine(shared: SharedSettings) -> Engine:
         shared.image,
         shared.runtime,
         shared.pull_missing_image,
+        shared.runsc_path,
+        shared.images_folder,
     )
 
 
@@ -9544,7 +10900,7 @@ _OUTCOME_WORDS = {
 # `]` alone, and a backslash of the text becomes a character that looks like one.
 _MARKDOWN = re.compile(r"[`*_{\]<>#|~$&]|^[-+=:]")
 _LIST_NUMBER = re.compile(r"^\d+(?=[.)])")
-_BACKSLASH_LIKE = "\u29f5"
+_BACKSLASH_LIKE = "\u2216"  # of the look-alikes the one that most fonts have
 _BACKTICKS = re.compile(r"`{3,}")
 
 _FENCE_PATTERN = r"(`{3,})text\n(?:[^\n]*\n)*?\1[ \t]*(?=\n|\Z)"
@@ -9788,6 +11144,7 @@ _intake_log = logging.getLogger("run_code.file_intake")
 _FETCH_SECONDS = 60.0
 _FOLDER_PAGE = 4096
 _DELETED = "it was deleted"
+_NEVER_STORED = "a temporary chat does not store what is attached to it"
 _FOREIGN = "it belongs to someone else"
 _UNREADABLE = "it could not be read"
 
@@ -9831,7 +11188,8 @@ async def files_for_run(
     except Exception:
         _intake_log.exception("the files of a chat could not be looked up")
         return FilesIn(notes=("The files of this chat could not be looked up.",))
-    usable, notes = _sort_out(found, records, user_id)
+    in_question = {file.file_id for file in attached}
+    usable, notes = _sort_out(found, records, user_id, in_question)
     placed, renamed = arrange_files(usable)
     opened, missing = await _open_files(placed, records, limits)
     ids = {file.name: file.file_id for file in placed}
@@ -9859,15 +11217,21 @@ async def _made_files(chat_id: str, message_id: str) -> list[ChatFile]:
 
 
 def _sort_out(
-    found: Iterable[ChatFile], records: dict[str, FileRecord], user_id: str
+    found: Iterable[ChatFile],
+    records: dict[str, FileRecord],
+    user_id: str,
+    in_question: set[str],
 ) -> tuple[list[ChatFile], list[str]]:
-    """The files that this person may use, and a sentence for each other one."""
+    """The files that this person may use, and a sentence for each other one. ``in_question``:
+    ids that only the question of a temporary chat tells; the browser may have made them up.
+    """
     usable, notes = [], []
     for file in found:
         record = records.get(file.file_id)
         name = file.name or (record.name if record else "")
         if record is None or record.user_id != user_id:
-            reason = _DELETED if record is None else _FOREIGN
+            gone = _NEVER_STORED if file.file_id in in_question else _DELETED
+            reason = gone if record is None else _FOREIGN
             notes.append(_missing_note(name, reason))
         else:
             usable.append(ChatFile(file.file_id, name, file.made))
