@@ -21,6 +21,7 @@ __all__ = [
     "arrange_files",
     "attached_files",
     "branch_to",
+    "files_of_question",
     "has_run",
     "work_folder_note",
 ]
@@ -64,6 +65,18 @@ def attached_files(message: Mapping[str, Any]) -> list[ChatFile]:
         return []
     found = (_attached_file(entry) for entry in entries if isinstance(entry, dict))
     return [file for file in found if file is not None]
+
+
+def files_of_question(question: Mapping[str, Any]) -> list[ChatFile]:
+    """The files of a temporary chat's question. A document is not uploaded there, and so has
+    no id: it is listed with an empty one, because a person expects it."""
+    entries = _dicts_in(question.get("files"))
+    unstored = [
+        ChatFile("", str(entry.get("name") or ""))
+        for entry in entries
+        if entry.get("type") in _ATTACHMENTS and _attached_file(entry) is None
+    ]
+    return [*attached_files({**question, "role": "user"}), *unstored]
 
 
 def _attached_file(entry: Mapping[str, Any]) -> ChatFile | None:

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Literal
 
 from owui_plugin.after_turn import STOPPED_TURN_SECONDS, show_after_turn
-from owui_plugin.chat_files import ChatFile, attached_files
+from owui_plugin.chat_files import ChatFile, files_of_question
 from owui_plugin.command_line import run_plugin_file
 from owui_plugin.file_store import Place
 from owui_plugin.host import Emitter, emit, is_saved_chat
@@ -110,7 +110,7 @@ def _files_of_temporary_chat(
     question = (metadata or {}).get("user_message")
     if is_saved_chat(place.chat_id) or not isinstance(question, dict):
         return []
-    return attached_files({**question, "role": "user"})
+    return files_of_question(question)
 
 
 async def _refuse(emitter: Emitter | None, sentence: str) -> str:

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     0145928852867992840f911070cd8305f70432f640dead749a20abc7d2a35b01
+#     42d399e3523eecb0f9dbe32ed001968a5cffa0ae848e30ebf86e16d333ae0d5c
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -103,7 +103,6 @@ import fcntl
 import hashlib
 import html
 import inspect
-import itertools
 import json
 import logging
 import math
@@ -115,6 +114,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -3051,6 +3051,10 @@ _NO_ANSWER = (
     "The container engine did not answer in time, so nothing was run. An administrator "
     "should check Docker; then try again."
 )
+NO_SSH = (
+    "The container engine cannot be used by ssh, so nothing was run. An administrator should "
+    "forward its socket (ssh -L) and name that one, or use TLS; then try again."
+)
 _NOT_ALLOWED = (
     "This service is not allowed to use the container engine, so nothing was run. An "
     "administrator should give it access to Docker; then try again."
@@ -3177,9 +3181,13 @@ class DockerApi:
             import docker
             from docker.utils import kwargs_from_env
 
-            where: dict[str, Any] = {"base_url": self._docker_host}
-            if not self._docker_host:
-                where = dict(kwargs_from_env())
+            address = self._docker_host or os.environ.get("DOCKER_HOST", "")
+            if address.startswith("ssh://"):
+                raise EngineUnavailable(NO_SSH, address)
+            where: dict[str, Any] = {"base_url": address}
+            if not address.startswith("unix://"):
+                # With TLS as DOCKER_TLS_VERIFY and DOCKER_CERT_PATH say.
+                where = dict(kwargs_from_env({**os.environ, "DOCKER_HOST": address}))
             # Asking the daemon for its version costs a round trip: once is enough.
             where |= {"version": self._version or "auto", "timeout": seconds}
             client = docker.APIClient(**where)
@@ -3227,6 +3235,7 @@ _SIGKILLED = 137
 _POLL_GONE = getattr(select, "POLLRDHUP", 0)  # Linux has it
 _LONGEST_DIAGNOSTICS = 4096
 _STDOUT = 1
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class StreamRecords:
@@ -3313,7 +3322,7 @@ class DockerChannel:
                 raise ChannelClosed("The sandbox ended unexpectedly.")
             try:
                 view = view[self._socket.send(view) :]
-            except BlockingIOError:
+            except _NOT_YET:
                 continue
             except OSError as error:
                 raise ChannelClosed(
@@ -3328,7 +3337,7 @@ class DockerChannel:
                 return None
             try:
                 size = self._socket.recv_into(self._buffer)
-            except BlockingIOError:
+            except _NOT_YET:
                 continue
             except OSError:
                 return b""
@@ -3346,6 +3355,9 @@ class DockerChannel:
         """The poll events that are there now; 0 when none came in time."""
         poll = select.poll()
         try:
+            # Of what TLS has read ahead the socket itself knows nothing.
+            if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+                return events
             poll.register(self._socket, events)
         except ValueError:  # closed by a kill in another thread
             return events
@@ -5130,7 +5142,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+014592885286"
+BUILD_ID = "0.1.0+42d399e3523e"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -9540,7 +9552,13 @@ class RemoteRunner:
             result = _lost(request, transcript, cancel, problem)
         finally:
             feed.close()
-        return replace(result, total_seconds=time.monotonic() - started)
+        # Apart from the service's own time, so that the way there can be told from it.
+        evidence = {
+            **result.evidence,
+            "service_ms": f"{1000 * result.total_seconds:.1f}",
+        }
+        total = time.monotonic() - started
+        return replace(result, total_seconds=total, evidence=evidence)
 
     def findings(self) -> list[Finding]:
         """What the service says of itself, for the doctor. Never raises for a fault."""
@@ -10437,7 +10455,6 @@ class Turn:
     """One run in the queue. ``admitted``: its place is counted, whether it knows or not."""
 
     user: str
-    arrival: int
     answer: asyncio.Future[bool]
     admitted: bool = False
 
@@ -10446,8 +10463,8 @@ class Admission:
     """At most ``total`` runs at one time, ``per_user`` of one user; others wait.
 
     One user's runs start in the order in which they came. Among users, whoever has the
-    fewest running goes first, and of those whoever has waited longest: a long queue of one
-    user holds up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
+    fewest running goes first, and of those they take turns: a long queue of one user holds
+    up nobody else. At most ``most_waiting`` wait, ``most_waiting_per_user`` of
     one user. To be entered in one event loop or several, and left from any thread.
     """
 
@@ -10464,8 +10481,8 @@ class Admission:
         own = most_waiting if most_waiting_per_user is None else most_waiting_per_user
         self._most_waiting_per_user = own
         self._running: Counter[str] = Counter()
+        # In the order in which the users have their turns.
         self._waiting: dict[str, deque[Turn]] = {}
-        self._arrivals = itertools.count()
         self._lock = threading.Lock()
 
     async def enter(self, user: str, cancel: CancelToken) -> bool:
@@ -10476,7 +10493,7 @@ class Admission:
     def ask(self, user: str, cancel: CancelToken) -> Turn:
         """Take a place, or one in the queue; wait() must follow. Raises Busy."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        turn = Turn(user, next(self._arrivals), answer)
+        turn = Turn(user, answer)
         if cancel.is_set():
             answer.set_result(False)
             return turn
@@ -10521,6 +10538,8 @@ class Admission:
                 self._running[turn.user] += 1
                 turn.admitted = True
                 self._take_out(turn)
+                if queue := self._waiting.pop(turn.user, None):
+                    self._waiting[turn.user] = queue  # behind all others
                 _answer(turn, True)
 
     def _has_room(self, user: str) -> bool:
@@ -10544,11 +10563,7 @@ class Admission:
         first = [
             queue[0] for user, queue in self._waiting.items() if self._has_room(user)
         ]
-        return min(
-            first,
-            key=lambda turn: (self._running[turn.user], turn.arrival),
-            default=None,
-        )
+        return min(first, key=lambda turn: self._running[turn.user], default=None)
 
     def _take_out(self, turn: Turn) -> None:
         queue = self._waiting[turn.user]
@@ -11497,6 +11512,18 @@ def attached_files(message: Mapping[str, Any]) -> list[ChatFile]:
         return []
     found = (_attached_file(entry) for entry in entries if isinstance(entry, dict))
     return [file for file in found if file is not None]
+
+
+def files_of_question(question: Mapping[str, Any]) -> list[ChatFile]:
+    """The files of a temporary chat's question. A document is not uploaded there, and so has
+    no id: it is listed with an empty one, because a person expects it."""
+    entries = _dicts_in(question.get("files"))
+    unstored = [
+        ChatFile("", str(entry.get("name") or ""))
+        for entry in entries
+        if entry.get("type") in _ATTACHMENTS and _attached_file(entry) is None
+    ]
+    return [*attached_files({**question, "role": "user"}), *unstored]
 
 
 def _attached_file(entry: Mapping[str, Any]) -> ChatFile | None:

@@ -10,6 +10,7 @@ from owui_plugin.chat_files import (
     arrange_files,
     attached_files,
     branch_to,
+    files_of_question,
     has_run,
     work_folder_note,
 )
@@ -100,6 +101,21 @@ def test_whatever_is_found_a_run_can_take_it(found: list[ChatFile]) -> None:
     assert all(is_input_name(file.name) for file in placed)
     files = tuple(InputFile(file.name, b"x") for file in placed)
     plan_files(RunRequest((Step("python", "pass"),), files))
+
+
+def test_what_a_temporary_chat_did_not_upload_is_listed_without_an_id() -> None:
+    question = {
+        "files": [
+            {"type": "file", "id": None, "name": "a.csv", "file": {"data": {}}},
+            {"type": "file", "id": "f-1", "name": "b.csv"},
+            {"type": "collection", "name": "c"},
+        ]
+    }
+    assert files_of_question(question) == [
+        ChatFile("f-1", "b.csv"),
+        ChatFile("", "a.csv"),
+    ]
+    assert files_of_question({}) == []
 
 
 def test_a_missing_file_is_answered_with_what_was_there() -> None:
