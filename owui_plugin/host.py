@@ -32,7 +32,7 @@ __all__ = [
 
 _host_log = logging.getLogger("run_code.host")
 _RECENT_SECONDS = 7 * 24 * 3600
-_TEMPORARY = ("local:", "channel:")
+_NOT_STORED = ("temporary:", "local:", "channel:")  # "local:" before 0.12
 
 Emitter = Callable[[dict[str, Any]], Any]
 
@@ -58,7 +58,7 @@ def is_saved_chat(chat_id: Any) -> bool:
         is_open_webui_here()
         and isinstance(chat_id, str)
         and bool(chat_id)
-        and not chat_id.startswith(_TEMPORARY)
+        and not chat_id.startswith(_NOT_STORED)
     )
 
 

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     42d399e3523eecb0f9dbe32ed001968a5cffa0ae848e30ebf86e16d333ae0d5c
+#     8d5f4e251a70bae496ea9e4579d44fd196aa33a273ff2919dc98ceea0221c44d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -1038,7 +1038,7 @@ something awaitable, because older versions have synchronous models.
 
 _host_log = logging.getLogger("run_code.host")
 _RECENT_SECONDS = 7 * 24 * 3600
-_TEMPORARY = ("local:", "channel:")
+_NOT_STORED = ("temporary:", "local:", "channel:")  # "local:" before 0.12
 
 Emitter = Callable[[dict[str, Any]], Any]
 
@@ -1064,7 +1064,7 @@ def is_saved_chat(chat_id: Any) -> bool:
         is_open_webui_here()
         and isinstance(chat_id, str)
         and bool(chat_id)
-        and not chat_id.startswith(_TEMPORARY)
+        and not chat_id.startswith(_NOT_STORED)
     )
 
 
@@ -4698,7 +4698,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+42d399e3523e"
+BUILD_ID = "0.1.0+8d5f4e251a70"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 

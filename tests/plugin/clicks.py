@@ -34,7 +34,7 @@ def press_body(
     async def emit(event: dict[str, Any]) -> None:
         events.append(event)
 
-    whole = {"chat_id": "local:1", "id": "m", **body}
+    whole = {"chat_id": "temporary:1", "id": "m", **body}
     answer = asyncio.run(
         action.action(whole, __user__=user, __event_emitter__=emit, __event_call__=call)
     )

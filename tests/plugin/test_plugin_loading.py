@@ -35,9 +35,9 @@ texts = {{family: open(path, encoding="utf-8").read() for family, path in {paths
 
 async def use(instance, family):
     if family == "tool":
-        return await instance.run_code("print(7 * 6)", __chat_id__="local:1")
+        return await instance.run_code("print(7 * 6)", __chat_id__="temporary:1")
     message = {{"id": "m", "role": "assistant", "content": {block!r}}}
-    body = {{"chat_id": "local:1", "id": "m", "messages": [message]}}
+    body = {{"chat_id": "temporary:1", "id": "m", "messages": [message]}}
     return str(await instance.action(body))
 
 async def save_and_use():

@@ -7,7 +7,7 @@ import re
 import pytest
 
 
-def call(tools, code, *, chat="local:1", user=None, **more):
+def call(tools, code, *, chat="temporary:1", user=None, **more):
     """(what the model is told, what the person sees) of one call."""
     events = []
 
@@ -65,7 +65,7 @@ def test_the_third_equal_failure_is_refused_in_its_chat_alone(tools):
     code = "raise SystemExit(3)"
     outcomes = [call(tools, code)[0].partition("\n")[0] for _ in range(3)]
     assert outcomes == ["outcome: failed", "outcome: failed", "outcome: not_run"]
-    assert call(tools, code, chat="local:2")[0].startswith("outcome: failed")
+    assert call(tools, code, chat="temporary:2")[0].startswith("outcome: failed")
 
 
 def test_the_description_is_true(tools):
@@ -107,7 +107,7 @@ def test_stop_ends_the_run_and_is_passed_on(tools):
     async def stop_when_running():
         code = "import time; time.sleep(60)"
         task = asyncio.create_task(
-            tools.run_code(code, __chat_id__="local:1", __event_emitter__=emit)
+            tools.run_code(code, __chat_id__="temporary:1", __event_emitter__=emit)
         )
         while not events:
             await asyncio.sleep(0.05)
