@@ -68,15 +68,14 @@ def attached_files(message: Mapping[str, Any]) -> list[ChatFile]:
 
 
 def files_of_question(question: Mapping[str, Any]) -> list[ChatFile]:
-    """The files of a temporary chat's question. A document is not uploaded there, and so has
-    no id: it is listed with an empty one, because a person expects it."""
-    entries = _dicts_in(question.get("files"))
-    unstored = [
-        ChatFile("", str(entry.get("name") or ""))
-        for entry in entries
-        if entry.get("type") in _ATTACHMENTS and _attached_file(entry) is None
+    """The files of a temporary chat's question. A document is not uploaded there, only its
+    text is sent along: it is listed all the same, because a person expects it."""
+    texts = [
+        ChatFile(str(entry.get("id") or ""), str(entry.get("name") or ""))
+        for entry in _dicts_in(question.get("files"))
+        if entry.get("type") == "text"
     ]
-    return [*attached_files({**question, "role": "user"}), *unstored]
+    return [*attached_files({**question, "role": "user"}), *texts]
 
 
 def _attached_file(entry: Mapping[str, Any]) -> ChatFile | None:

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     8d5f4e251a70bae496ea9e4579d44fd196aa33a273ff2919dc98ceea0221c44d
+#     9c1c1f7689b7db152cefd877f76361cb35245739c337c0e67bb1b676cc252943
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -5142,7 +5142,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+8d5f4e251a70"
+BUILD_ID = "0.1.0+9c1c1f7689b7"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -11515,15 +11515,14 @@ def attached_files(message: Mapping[str, Any]) -> list[ChatFile]:
 
 
 def files_of_question(question: Mapping[str, Any]) -> list[ChatFile]:
-    """The files of a temporary chat's question. A document is not uploaded there, and so has
-    no id: it is listed with an empty one, because a person expects it."""
-    entries = _dicts_in(question.get("files"))
-    unstored = [
-        ChatFile("", str(entry.get("name") or ""))
-        for entry in entries
-        if entry.get("type") in _ATTACHMENTS and _attached_file(entry) is None
+    """The files of a temporary chat's question. A document is not uploaded there, only its
+    text is sent along: it is listed all the same, because a person expects it."""
+    texts = [
+        ChatFile(str(entry.get("id") or ""), str(entry.get("name") or ""))
+        for entry in _dicts_in(question.get("files"))
+        if entry.get("type") == "text"
     ]
-    return [*attached_files({**question, "role": "user"}), *unstored]
+    return [*attached_files({**question, "role": "user"}), *texts]
 
 
 def _attached_file(entry: Mapping[str, Any]) -> ChatFile | None:

@@ -103,17 +103,17 @@ def test_whatever_is_found_a_run_can_take_it(found: list[ChatFile]) -> None:
     plan_files(RunRequest((Step("python", "pass"),), files))
 
 
-def test_what_a_temporary_chat_did_not_upload_is_listed_without_an_id() -> None:
+def test_what_a_temporary_chat_did_not_upload_is_listed_too() -> None:
     question = {
         "files": [
-            {"type": "file", "id": None, "name": "a.csv", "file": {"data": {}}},
+            {"type": "text", "id": "made-up", "name": "a.csv", "content": "1"},
             {"type": "file", "id": "f-1", "name": "b.csv"},
             {"type": "collection", "name": "c"},
         ]
     }
     assert files_of_question(question) == [
         ChatFile("f-1", "b.csv"),
-        ChatFile("", "a.csv"),
+        ChatFile("made-up", "a.csv"),
     ]
     assert files_of_question({}) == []
 
