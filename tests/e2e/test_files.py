@@ -326,6 +326,6 @@ def test_a_temporary_chat_has_no_attached_files_and_says_so(
     (told,) = told_by_tool(model)
     assert "made.csv (3 bytes)" in told
     assert "“sales.csv” is not in the work folder: a temporary chat does not" in told
-    chip = member_page.page.locator("[id^='message-']").last.get_by_text("made.csv")
+    chip = member_page.page.get_by_text("made.csv", exact=True)
     chip.first.wait_for(timeout=20_000)
     picture(member_page, "made")
