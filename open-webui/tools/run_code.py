@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     9c1c1f7689b7db152cefd877f76361cb35245739c337c0e67bb1b676cc252943
+#     7a63e293d49d7bf70e5811bcb91bbf5c768ef5108bbda59f4326e66724d7801d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -30,6 +30,7 @@ license: Apache-2.0
 #     sandbox_core/spool.py                   The whole output of a run, on disk: what the head and the tail in memory leave out.
 #     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
 #     sandbox_core/data_folders.py            Folders of the container host that an administrator shows to every sandbox, read-only.
+#     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
 #     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
@@ -68,6 +69,7 @@ license: Apache-2.0
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
 #     sandbox_core/remote_runner.py           Runs requests by way of a codebox service: a runner like the local one, over HTTP.
+#     sandbox_core/self_proof.py              Proves in the background that every limit bites, and says when nothing may run any more.
 #     owui_plugin/backend.py                  Where the plugins' runs go: to a codebox service, or to a container engine of their own.
 #     sandbox_core/admission.py               Who may start a run now, and who waits: an asyncio queue that holds no thread.
 #     sandbox_core/audit.py                   One line of JSON for each run: who ran what, how it ended, and what it cost.
@@ -128,6 +130,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -1144,8 +1147,11 @@ def plain_content(output: list[Any], otherwise: str) -> str:
     return str(get_output_text(output))
 
 
-async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | None:
-    """An emitter without a request, which writes nothing itself; None where there is none."""
+async def emitter_for(
+    user_id: str, chat_id: str, message_id: str, session_id: str = ""
+) -> Emitter | None:
+    """An emitter that writes nothing itself; None where there is none. ``session_id``: of
+    the browser tab that asked, if one did."""
     if not is_open_webui_here():
         return None
     try:
@@ -1155,7 +1161,7 @@ async def emitter_for(user_id: str, chat_id: str, message_id: str) -> Emitter | 
             "user_id": user_id,
             "chat_id": chat_id,
             "message_id": message_id,
-            "session_id": "",
+            "session_id": session_id,
         }
         emitter: Emitter = await settle(get_event_emitter(request, update_db=False))
     except Exception:
@@ -2089,11 +2095,203 @@ def _folder_refusal(folder: DataFolder, reason: str) -> InvalidRequest:
 
 # ===== end sandbox_core/data_folders.py =====
 
+# ===== begin sandbox_core/proofs.py =====
+
+"""Programs that try to break a limit, each with how to tell whether it was stopped.
+
+Every one ends by itself after a while, so that a host on which a limit does not bite is told
+so, and not harmed.
+"""
+
+
+PROOF_WORK_MIB = 8
+_SURVIVED = "print('survived')\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """``holds`` judges the result of ``code``, which runs with ``limits`` lower than usual.
+    ``mend`` is what an administrator can do about a host on which it does not hold."""
+
+    name: str
+    title: str
+    why: str
+    code: str
+    limits: dict[str, float]
+    holds: Callable[[RunResult], bool]
+    mend: str
+
+
+def _ends_as(*outcomes: Outcome) -> Callable[[RunResult], bool]:
+    return lambda result: result.outcome in outcomes
+
+
+def _says(text: str) -> Callable[[RunResult], bool]:
+    return lambda result: str(result.stdout).strip() == text
+
+
+_NEWER = "sudo apt-get install --only-upgrade runsc   # then run this again"
+_LOOP = f"""\
+import time
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    pass
+{_SURVIVED}"""
+_HOG = f"""\
+chunks = []
+for _ in range(60):
+    chunks.append(b"x" * 10_000_000)
+{_SURVIVED}"""
+_FORKS = f"""\
+import os, time
+for _ in range(150):
+    if os.fork() == 0:
+        time.sleep(3)
+        os._exit(0)
+{_SURVIVED}"""
+_DISK = f"""\
+told = []
+for folder in ("/mnt/data", "/tmp", "/dev/shm"):
+    try:
+        with open(folder + "/filled", "wb", buffering=0) as file:
+            for _ in range({8 * PROOF_WORK_MIB}):
+                file.write(b"x" * 1_048_576)
+        told.append("room")
+    except OSError as error:
+        told.append("full" if error.errno == 28 else str(error))
+print(*told)
+"""
+_FLOOD = f"""\
+for _ in range(400):
+    print("x" * 10_000)
+{_SURVIVED}"""
+_NETWORK = """\
+import socket
+names = [name for _, name in socket.if_nameindex() if name != "lo"]
+told = " ".join(["interfaces:", *names]) if names else "closed"
+for kind, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    try:
+        # Choosing a route sends nothing.
+        socket.socket(kind, socket.SOCK_DGRAM).connect((address, 9))
+        told = "a route to " + address
+    except OSError:
+        pass
+print(told)
+"""
+_READ = """\
+found = []
+for path in ({path!r}, "/proc/1/root" + {path!r}, "/proc/self/root" + {path!r}):
+    try:
+        found.append(open(path).read())
+    except OSError:
+        pass
+print("seen" if found else "hidden")
+"""
+
+PROOFS = (
+    Proof(
+        "time-limit",
+        "An endless loop is stopped",
+        "Otherwise one program holds a processor for ever.",
+        _LOOP,
+        {"seconds": 1},
+        _ends_as(Outcome.TIMEOUT),
+        _NEWER,
+    ),
+    Proof(
+        "memory-limit",
+        "A program that takes all memory is stopped",
+        "Otherwise one program brings down everything on this host.",
+        _HOG,
+        {"memory_mib": 64},
+        _ends_as(Outcome.MEMORY_LIMIT),
+        _NEWER,
+    ),
+    Proof(
+        "process-limit",
+        "A fork bomb is stopped",
+        "Otherwise one program makes the host too busy for anything else.",
+        _FORKS,
+        {"processes": 32},
+        _ends_as(Outcome.PROCESS_LIMIT),
+        _NEWER,
+    ),
+    Proof(
+        "disk-limit",
+        "The writable folders end at their sizes",
+        "Otherwise one program fills the host's memory or disk.",
+        _DISK,
+        {
+            "work_mib": PROOF_WORK_MIB,
+            "tmp_mib": PROOF_WORK_MIB,
+            "shm_mib": PROOF_WORK_MIB,
+        },
+        _says("full full full"),
+        _NEWER,
+    ),
+    Proof(
+        "output-limit",
+        "A flood of output is cut",
+        "Otherwise one program fills the chat, and the server's memory.",
+        _FLOOD,
+        {"output_mib": 1},
+        _ends_as(Outcome.OUTPUT_LIMIT),
+        _NEWER,
+    ),
+    Proof(
+        "no-network",
+        "There is no network",
+        "Otherwise programs reach your internal services, or send data away.",
+        _NETWORK,
+        {},
+        _says("closed"),
+        "give the runtime the argument --network=none in /etc/docker/daemon.json, then: sudo "
+        "systemctl restart docker",
+    ),
+)
+
+
+def host_file_proof(path: str) -> Proof:
+    """That a program cannot read the file at ``path`` of this machine."""
+    return Proof(
+        "no-host-files",
+        "Files of this machine cannot be read",
+        "Otherwise programs read your secrets.",
+        _READ.format(path=path),
+        {},
+        _says("hidden"),
+        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”)",
+    )
+
+
+PROOF_NAMES = (
+    *(proof.name for proof in PROOFS),
+    "no-host-files",
+    "nothing-left",
+)
+
+
+def accepted_names(text: str) -> tuple[str, ...]:
+    """The names in a setting, with commas between them. Raises InvalidRequest for one that no
+    proof has: an administrator accepts exactly what is meant."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in PROOF_NAMES:
+            known = ", ".join(PROOF_NAMES)
+            raise InvalidRequest(
+                f"There is no proof “{name[:40]}”: use any of {known}."
+            )
+    return names
+
+
+# ===== end sandbox_core/proofs.py =====
+
 # ===== begin owui_plugin/valves.py =====
 
 """The valves of both plugins, as Open WebUI's forms show them and pydantic checks them."""
 
 
+_PROOF = f"({'|'.join(PROOF_NAMES)})"
 _limit_by_name = {record.name: record for record in limit_records()}
 
 
@@ -2176,6 +2374,18 @@ class CommonValves(BaseModel):
     pull_missing_image: bool = Field(
         default=False,
         description="Pull the image when it is missing. The first run then waits for it.",
+    )
+    self_test: bool = Field(
+        default=True,
+        description="Prove that every limit bites, in the background, soon after the first run; "
+        "and run nothing more when one does not.",
+    )
+    accept_unproven: str = Field(
+        default="",
+        pattern=rf"^$|^{_PROOF}(\s*,\s*{_PROOF})*$",
+        json_schema_extra={"allowed": f"any of {', '.join(PROOF_NAMES)}, with commas"},
+        description="Limits that need not hold, by the names that the check gives them: run "
+        "code although they do not. For no host that other people's code reaches.",
     )
     data_folders: str = Field(
         default="",
@@ -2469,12 +2679,14 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the doctor looked at. ``mend`` is the command or line that mends it."""
+    """One thing that the doctor looked at. ``mend`` is the command or line that mends it, and
+    ``why`` says what it would cost to leave it."""
 
     name: str
     ok: bool
     text: str
     mend: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -4698,7 +4910,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+9c1c1f7689b7"
+BUILD_ID = "0.1.0+7a63e293d49d"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -6134,7 +6346,17 @@ class Picture:
         self.options = options
         self.path = path
         self.places = places_of(figure)
+        self.parts = parts_of(figure)
         self.look = None
+
+    def file_if_unchanged(self, figure):
+        """The bytes of the file, if the figure has not changed since and a look at its parts
+        can tell (drawing leaves some of them marked as changed); else None."""
+        if self.path is None or self.parts != parts_of(figure):
+            return None
+        if any(part.stale for part in figure.get_children()):
+            return None
+        return read_file(self.path)
 
     def draw_again(self, figure):
         """An automatic layout moves a little with each drawing: leave all where it was."""
@@ -6219,6 +6441,7 @@ class Figures:
             picture.path = self.folder.add("figure", ending, data, replaced)
             picture.look = look_of(data)
             self.shown[figure] = picture
+            figure.stale = False  # whatever changes from now on says so
 
     def draw_as_saved(self, figure, saved):
         """(bytes, Picture) of a figure; the bytes of the file that it was saved as, if that is
@@ -6227,9 +6450,13 @@ class Figures:
         if saved is None:
             options = new_options(figure)
             return draw(figure, options), Picture(figure, options)
-        data, kept = saved.draw_again(figure), read_file(saved.path)
         picture = Picture(figure, saved.options)
-        if kept is not None and look_of(data) == look_of(kept):
+        data = saved.file_if_unchanged(figure)
+        if data:
+            return data, picture
+        data = saved.draw_again(figure)
+        kept = saved.path and read_file(saved.path)
+        if kept and look_of(data) == look_of(kept):
             picture.places = saved.places
             return kept, picture
         if layout_of(figure) is None:
@@ -6240,8 +6467,10 @@ class Figures:
     def add_open(self):
         """Show what is open when the program has ended."""
         for manager in sorted(self.managers(), key=lambda manager: manager.num):
-            if is_agg(manager.canvas) and has_content(manager.canvas.figure):
-                self.add(manager.canvas.figure)
+            figure = manager.canvas.figure
+            was_shown = figure in self.shown and not figure.stale
+            if is_agg(manager.canvas) and has_content(figure) and not was_shown:
+                self.add(figure)
 
     def note_saving(self, figure, frame):
         """Remember how the figure is being saved as a picture: shown later, it is the same."""
@@ -6253,6 +6482,9 @@ class Figures:
         ending = values["kwargs"].get("format") or ending or "png"
         if ending in PICTURE_ENDINGS:
             options = dict(values["kwargs"], transparent=values["transparent"])
+            for picture in self.saved.values():
+                if picture.path == path:
+                    picture.path = None  # this one takes its place
             self.saved[figure] = Picture(figure, dict(options, format=ending), path)
 
     def is_starting(self, frame):
@@ -6317,6 +6549,11 @@ def places_of(figure):
     return [(axes, axes.get_position(True)) for axes in figure.axes]
 
 
+def parts_of(figure):
+    """What a figure is made of, and its size: of all else each part knows its changes."""
+    return [*figure.get_size_inches(), *map(id, figure.get_children())]
+
+
 def put(places):
     for axes, place in places:
         axes._set_position(place)  # set_position would take it out of the layout
@@ -6362,7 +6599,8 @@ Only this differs, and cannot be helped:
   and as one or two calls less before the recursion limit;
 * ``/proc/self/cmdline`` shows the launcher; modules preloaded (and from Python 3.13 on
   ``linecache``, which ``-c`` itself imports) are in ``sys.modules`` from the beginning, with
-  the warning filters they set; garbage collector counts and the process's age are other ones;
+  the warning filters they set; what the garbage collector counts and calls frozen, and the
+  process's age, are other ones;
 * importing is watched: one more call of the import system is seen by a trace function;
 * the value of a last bare expression lives until the program's threads have ended, and the code
   of ``__main__`` has one more constant, which takes that value.
@@ -6416,6 +6654,8 @@ def preload(names: list[str]) -> None:
             __import__(name)
         except Exception:
             continue
+    # Or the interpreter searches them for garbage at its end, for 0.4 s.
+    __import__("gc").freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(saved[0], 1)
@@ -6443,15 +6683,12 @@ def receive(descriptor: int) -> dict[str, list[str]]:
 def new_main() -> dict[str, object]:
     """Put a new module in the place of ``__main__`` and return its namespace.
 
-    Before anything is preloaded, because multiprocessing keeps the module that it finds.
+    Before the preload, because multiprocessing keeps the module that it finds; and empty until
+    after it: what is frozen then is no garbage at the end.
     """
     main = type(sys)("__main__")
-    namespace = vars(main)
-    if "__annotations__" in globals():
-        namespace["__annotations__"] = {}
-    namespace["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    return namespace
+    return vars(main)
 
 
 def dress(path: str, arguments: list[str], additions: list[str]) -> None:
@@ -6526,8 +6763,7 @@ class LastValue:
         self.displays = displays
 
     def __contains__(self, value: object) -> bool:
-        # A coroutine that nobody awaited has to end here and now: its warning names the line
-        # of the program that runs.
+        # A coroutine that nobody awaited has to end here: its warning names the running line.
         if value is not None and not hasattr(type(value), "cr_code"):
             atexit.register(self.write, value)
         return True
@@ -6710,9 +6946,11 @@ if __name__ == "__main__":
     path, arguments = release["path"][0], release["arg"]
     dress(path, arguments, release["env"])
     code = load(path, arguments, LastValue(release["value"][0], displays))
-    namespace.update(
-        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
-    )
+    if "__annotations__" in globals():
+        namespace["__annotations__"] = {}
+    loader = SourceFileLoader("__main__", path)
+    namespace.update(__builtins__=__builtins__, __file__=path)
+    namespace.update(__cached__=None, __loader__=loader)
     report = Report()
     # From here on no function is called that the program's own trace function could see.
     try:
@@ -7394,6 +7632,15 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 """What the guest is told: the boot frame, and the frames of one job."""
 
 
+# What the first picture makes matplotlib import.
+_DRAWING_MODULES = (
+    "matplotlib.backends.backend_agg",
+    "PIL.BmpImagePlugin",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.PpmImagePlugin",
+    "PIL.PngImagePlugin",
+)
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
 _MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
 _VALUE_PATH = "/tmp/.run-code-value"
@@ -7425,9 +7672,14 @@ def boot_frame(
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
             "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
-            "preload": list(preload),
+            "preload": _all_modules(preload),
         },
     )
+
+
+def _all_modules(preload: tuple[str, ...]) -> list[str]:
+    more = _DRAWING_MODULES if "matplotlib.pyplot" in preload else ()
+    return [*preload, *more]
 
 
 def _environment(limits: Limits) -> dict[str, str]:
@@ -7917,6 +8169,8 @@ class SharedSettings:
     image: str
     images_folder: str
     pull_missing_image: bool
+    self_test: bool
+    accept_unproven: str
     data_folders: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
@@ -7936,6 +8190,11 @@ class SharedSettings:
             memory_budget_mib=self.warm_memory_mb,
             preload=tuple(name for name in modules if name),
         )
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Names of the limits that need not be proven."""
+        return accepted_names(self.accept_unproven)
 
     @property
     def data_targets(self) -> tuple[str, ...]:
@@ -8983,12 +9242,8 @@ class _Session:
 
 
 _CHECK_SECONDS = 10.0
-_PROOF_SECONDS = 5.0
-_HOG = "chunks = []\nwhile True:\n    chunks.append(bytearray(10_000_000))\n"
-_LOOP = "while True:\n    pass\n"
-_FORKS = (
-    "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n"
-)
+_PROOF_SECONDS = 8.0
+_GONE_SECONDS = 5.0
 
 
 def examine(
@@ -8997,29 +9252,63 @@ def examine(
     runtime: str,
     languages: Sequence[Language] = LANGUAGES,
     limits: Limits | None = None,
+    accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
-    what a host lacks. Takes some seconds: it starts a handful of sandboxes. ``languages``
-    are those of this image, and run within ``limits`` (the default ones); that limits bite
-    is proven in Python."""
+    what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
+    those of this image, and run within ``limits`` (the default ones); that limits bite is
+    proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
+    """
     findings = engine.check(Deadline(_CHECK_SECONDS))
     if not all(finding.ok for finding in findings):
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += [
-            _prove_language(runner, language, limits or Limits())
-            for language in languages
-        ]
-        if PYTHON in languages and all(finding.ok for finding in findings):
-            findings += [
-                _prove_limit(runner, "time limit", _LOOP, Outcome.TIMEOUT),
-                _prove_limit(runner, "memory limit", _HOG, Outcome.MEMORY_LIMIT),
-                _prove_limit(runner, "process limit", _FORKS, Outcome.PROCESS_LIMIT),
-            ]
+        findings += examine_runner(runner, engine, languages, limits or Limits())
     finally:
         runner.close()
+    return [_accept(finding, accepted) for finding in findings]
+
+
+def examine_runner(
+    runner: Runner, engine: Engine, languages: Sequence[Language], limits: Limits
+) -> list[Finding]:
+    """The proofs of examine(), with this runner over this engine."""
+    findings: list[Finding] = []
+    for language in languages:
+        findings.append(_prove_language(runner, language, limits))
+    if PYTHON in languages and all(finding.ok for finding in findings):
+        findings += prove_limits(runner)
+        findings.append(_prove_nothing_left(engine))
     return findings
+
+
+def prove_limits(runner: Runner, cancel: CancelToken | None = None) -> list[Finding]:
+    """One finding for each program that tries to break out of a limit. Those after a
+    ``cancel`` mean nothing."""
+    with _planted_file() as path:
+        proofs = (*PROOFS, host_file_proof(path))
+        return [_prove(runner, proof, cancel or CancelToken()) for proof in proofs]
+
+
+def reasons_to_refuse(
+    findings: Sequence[Finding], accepted: Collection[str]
+) -> list[Finding]:
+    """The limits that do not bite and that nobody has accepted by name."""
+    return [
+        finding
+        for finding in findings
+        if finding.name in PROOF_NAMES
+        and not finding.ok
+        and finding.name not in accepted
+    ]
+
+
+def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
+    if finding.ok or finding.name not in accepted:
+        return finding
+    text = f"{finding.text} An administrator has accepted this by name."
+    return replace(finding, ok=True, text=text)
 
 
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
@@ -9027,27 +9316,68 @@ def _prove_language(runner: Runner, language: Language, limits: Limits) -> Findi
     steps = (Step(language.name, test.code),)
     result = runner.run(RunRequest(steps, limits=limits))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
-        text = f"{language.title} runs in gVisor ({result.total_seconds:.2f} s)."
+        kernel = " ".join(result.evidence.get("kernel", "").split()[:3])
+        text = (
+            f"{language.title} runs in gVisor ({kernel}, {result.total_seconds:.2f} s)."
+        )
         return Finding(language.name, True, text)
     return Finding(
         language.name,
         False,
         f"{language.title} does not run: {_what_happened(result)}",
         "Build the image again (docs/setup.md, “The sandbox image”), and look at the log.",
+        f"Code blocks in {language.title} would fail.",
     )
 
 
-def _prove_limit(runner: Runner, name: str, code: str, expected: Outcome) -> Finding:
-    limits = Limits().lowered(seconds=_PROOF_SECONDS, memory_mib=128, processes=32)
-    result = runner.run(RunRequest(steps=(Step("python", code),), limits=limits))
-    if result.outcome is expected:
-        return Finding(name, True, f"The {name} bites: {result.message}")
-    return Finding(
-        name,
-        False,
-        f"The {name} did not bite: {_what_happened(result)}",
-        "Do not use this host for other people's code; see docs/setup.md, “Limits”.",
+def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
+    limits = Limits().lowered(**({"seconds": _PROOF_SECONDS} | proof.limits))
+    request = RunRequest((Step(PYTHON.name, proof.code),), limits=limits)
+    result = runner.run(request, cancel=cancel)
+    if proof.holds(result):
+        return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
+    text = f"Not proven: “{proof.title}”. What happened: {_what_happened(result)}"
+    return Finding(proof.name, False, text, proof.mend, proof.why)
+
+
+def _prove_nothing_left(engine: Engine) -> Finding:
+    name, deadline = "nothing-left", Deadline(_GONE_SECONDS)
+    try:
+        while left := _own_sandboxes(engine):
+            if deadline.passed():
+                return Finding(
+                    name,
+                    False,
+                    f"{left} sandboxes of this check are still there after it.",
+                    "run this again: what is left is removed when its lease ends",
+                    "Otherwise each run costs the host memory for ever.",
+                )
+            time.sleep(0.1)
+    except EngineError as error:
+        return Finding(name, False, f"It cannot be told what is left: {error}")
+    return Finding(name, True, "Nothing of these sandboxes is left.")
+
+
+def _own_sandboxes(engine: Engine) -> int:
+    owner = current_owner()
+    return sum(
+        lease.owner == owner and not lease.run_id.startswith("idle-")
+        for lease in engine.leftovers()
     )
+
+
+@contextmanager
+def _planted_file() -> Iterator[str]:
+    """A file that everybody on this machine can read; yields its path."""
+    number, path = tempfile.mkstemp(prefix="run-code-planted-")
+    try:
+        with os.fdopen(number, "w") as file:
+            file.write(secrets.token_hex())
+        os.chmod(path, 0o644)
+        yield path
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def _what_happened(result: RunResult) -> str:
@@ -9604,6 +9934,85 @@ def _lost(
 
 # ===== end sandbox_core/remote_runner.py =====
 
+# ===== begin sandbox_core/self_proof.py =====
+
+"""Proves in the background that every limit bites, and says when nothing may run any more.
+
+Runs are not kept waiting for it: each sandbox is asked for its kernel before it gets any
+code, and the proofs come some seconds after the first run. A limit that does not bite, twice
+in a row, ends the service of this process until a later proof holds.
+"""
+
+
+_FIRST_AFTER_SECONDS = 10.0
+_AGAIN_AFTER_SECONDS = 60.0
+_proof_log = logging.getLogger("run_code.proof")
+
+
+class SelfProof:
+    """The proofs of one runner; ``accepted`` are names of limits that need not hold."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        accepted: Collection[str],
+        first_after_seconds: float = _FIRST_AFTER_SECONDS,
+    ) -> None:
+        self._runner = runner
+        self._accepted = frozenset(accepted)
+        self._first_after_seconds = first_after_seconds
+        self._stopped = threading.Event()
+        self._cancel = CancelToken()
+        self._refusal = ""
+
+    def start(self) -> None:
+        """Prove soon, in a thread of its own, which ends when the proofs hold."""
+        threading.Thread(target=self._work, name="run-code-proof", daemon=True).start()
+
+    def stop(self) -> None:
+        """End what is under way. Idempotent."""
+        self._stopped.set()
+        self._cancel.cancel()
+
+    def why_not(self) -> str:
+        """A sentence when nothing may run here; else empty."""
+        return self._refusal
+
+    def _work(self) -> None:
+        pause = self._first_after_seconds
+        while not self._stopped.wait(pause):
+            pause = _AGAIN_AFTER_SECONDS
+            failed = self._failed()
+            # A busy host can make a proof miss its time: twice in a row is no accident.
+            if failed:
+                names = {finding.name for finding in failed}
+                failed = [again for again in self._failed() if again.name in names]
+            if self._stopped.is_set():
+                return
+            self._refusal = _refusal_for(failed)
+            for finding in failed:
+                _proof_log.error("%s %s %s", finding.text, finding.why, finding.mend)
+            if not failed:
+                _proof_log.info("every limit of the sandboxes is proven")
+                return
+
+    def _failed(self) -> list[Finding]:
+        findings = prove_limits(self._runner, self._cancel)
+        return reasons_to_refuse(findings, self._accepted)
+
+
+def _refusal_for(failed: list[Finding]) -> str:
+    if not failed:
+        return ""
+    names = ", ".join(finding.name for finding in failed)
+    return (
+        f"Code is not run here, because a limit of the sandboxes does not hold ({names}). Ask "
+        "your administrator to run the check: the server's log says what is wrong."
+    )
+
+
+# ===== end sandbox_core/self_proof.py =====
+
 # ===== begin owui_plugin/backend.py =====
 
 """Where the plugins' runs go: to a codebox service, or to a container engine of their own."""
@@ -9615,18 +10024,35 @@ _REMOTE_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What runs requests, and how many of them at one time. ``reaper`` is None, and no audit
-    line is ours to write, where a service does both."""
+    """What runs requests, and how many of them at one time. ``reaper`` and ``proof`` are None,
+    and no audit line is ours to write, where a service does all that."""
 
     runner: Runner
     runs: int
     runs_per_user: int
     reaper: Reaper | None = None
+    proof: SelfProof | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether the sandboxes are started from here."""
         return self.reaper is not None
+
+    def start(self) -> None:
+        """Begin what goes on beside the runs."""
+        for work in (self.reaper, self.proof):
+            if work is not None:
+                work.start()
+
+    def stop(self) -> None:
+        """End what goes on beside the runs."""
+        for work in (self.reaper, self.proof):
+            if work is not None:
+                work.stop()
+
+    def why_not(self) -> str:
+        """A sentence when nothing may run here; else empty."""
+        return self.proof.why_not() if self.proof is not None else ""
 
     def give_up_idle_sandboxes(self) -> None:
         """What was kept ready here will not be needed any more. May take some seconds."""
@@ -9639,17 +10065,19 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
+    runner = LocalRunner(
+        engine,
+        shared.image,
+        shared.runtime,
+        pool=shared.pool,
+        data_folders=_data_folders(shared, engine),
+    )
     return Backend(
-        LocalRunner(
-            engine,
-            shared.image,
-            shared.runtime,
-            pool=shared.pool,
-            data_folders=_data_folders(shared, engine),
-        ),
+        runner,
         shared.max_concurrent_runs,
         shared.max_concurrent_runs_per_user,
         Reaper(engine),
+        SelfProof(runner, shared.accepted) if shared.self_test else None,
     )
 
 
@@ -9657,7 +10085,9 @@ def examine_backend(shared: SharedSettings) -> list[Finding]:
     """What the doctor finds there. Takes some seconds."""
     if not shared.codebox_url:
         engine = _engine(shared)
-        findings = examine(engine, shared.image, shared.runtime)
+        findings = examine(
+            engine, shared.image, shared.runtime, accepted=shared.accepted
+        )
         return findings + _examine_data_folders(_data_folders(shared, engine))
     remote = _remote(shared)
     try:
@@ -9930,7 +10360,7 @@ _OUR_FAULT = (
 _runtime_log = logging.getLogger("run_code.runtime")
 _board_lock = threading.Lock()
 
-Told = Callable[[], Awaitable[None]]
+Told = Callable[[], None]
 
 
 class _Runtime:
@@ -9944,8 +10374,7 @@ class _Runtime:
         self._admission = Admission(runs, per_user, most, (most + 1) // 2)
         # Never the loop's own executor: file uploads of everybody wait in that one.
         self._executor = ThreadPoolExecutor(runs + 2, "run-code")
-        if self._backend.reaper is not None:
-            self._backend.reaper.start()
+        self._backend.start()
         self._lock = threading.Lock()
         self._runs = 0
         self._retired = False
@@ -9965,8 +10394,7 @@ class _Runtime:
     def retire(self) -> None:
         """No new runs will come. Those that have come end in their own time, those in the
         queue too, and the threads after them."""
-        if self._backend.reaper is not None:
-            self._backend.reaper.stop()
+        self._backend.stop()
         drain = self._backend.give_up_idle_sandboxes
         threading.Thread(target=drain, name="run-code-drain", daemon=True).start()
         with self._lock:
@@ -9995,9 +10423,11 @@ class _Runtime:
         """A plain RunRequest to a plain RunResult. A refusal is a result too: the caller may
         be another copy of these modules, to which our exceptions mean nothing."""
         run_id = plain_request["run_id"]
+        if refusal := self._backend.why_not():
+            return _refused(run_id, refusal).to_plain()
         try:
             if self._admission.would_wait(user):
-                await on_wait()
+                on_wait()
             if not await self._admission.enter(user, cancel):
                 return _stopped(run_id).to_plain()
             return await self._run_admitted(
@@ -10018,7 +10448,7 @@ class _Runtime:
         on_event: OnEvent | None,
     ) -> dict[str, Any]:
         try:
-            await on_start()
+            on_start()
             work = self._executor.submit(
                 self._run_in_thread, plain_request, cancel, on_event
             )
@@ -10122,7 +10552,7 @@ def start_run(
 ) -> RunTicket:
     """Start a request for a user in the runtime of these settings.
 
-    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is awaited if the
+    ``plugin`` is the caller's kind, ``function`` or ``tool``; ``on_wait`` is called if the
     run has to queue, ``on_start`` before it begins; ``on_event`` is called in a thread.
     A refusal comes as a result, with the sentence in its message.
     """
@@ -10273,7 +10703,9 @@ _NOT_SAVED = (
 
 
 class Presenter:
-    """Shows one run under one message. ``stored`` is the message as it was at the click."""
+    """Shows one run under one message. ``stored`` is the message as it was at the click;
+    ``emitter`` tells the browser and writes nothing itself.
+    """
 
     def __init__(
         self,
@@ -10294,18 +10726,21 @@ class Presenter:
     def _has_items(self) -> bool:
         return bool(self._stored and self._stored.get("output"))
 
-    async def show_running(self, run_id: str, text: str) -> None:
-        """Put up the provisional text, where it can be replaced later."""
-        if self._has_items:
-            item = text_item(run_id, text)
-            await add_item(self._chat_id, self._message_id, item, self._emitter)
+    async def show_running(
+        self, run_id: str, text: str, status: dict[str, Any]
+    ) -> None:
+        """Put up a status, and the provisional text where it can be replaced later."""
+        item = text_item(run_id, text) if self._has_items else None
+        if self._stored:
+            await self._write(item, "", status)
+        if item:
+            await self._show_items(item)
+        await emit(self._emitter, "status", status)
 
     async def show_preview(self, run_id: str, text: str) -> None:
         """Replace the provisional text in the browser, and nowhere else."""
         if self._has_items:
-            before = (self._stored or {}).get("output")
-            output = put_item(before, text_item(run_id, text))
-            await emit(self._emitter, "chat:completion", {"output": output})
+            await self._show_items(text_item(run_id, text))
 
     async def show_result(
         self,
@@ -10322,7 +10757,12 @@ class Presenter:
             content = resolve_links(self._shown_content, self._addresses) + text
             return {"messages": [{"id": self._message_id, "content": content}]}
         item = text_item(run_id, text) if self._has_items else None
-        saved = await (self._show_item(item) if item else self._append(text))
+        saved = await self._write(item, "" if item else text, status)
+        if item:
+            await self._show_items(item)
+        else:
+            # For the browser alone: the event that Open WebUI stores would store it twice.
+            await emit(self._emitter, "chat:message:delta", {"content": text})
         await emit(self._emitter, "status", status)
         if saved:
             keep_task(self._write_again_if_lost(run_id, item, status))
@@ -10331,24 +10771,29 @@ class Presenter:
             await emit(self._emitter, "notification", warning)
         return None
 
-    async def _show_item(self, item: dict[str, Any]) -> bool:
-        if await add_item(
-            self._chat_id, self._message_id, item, self._emitter, self._addresses
-        ):
-            return True
-        output = put_item((self._stored or {}).get("output"), item)
-        await emit(self._emitter, "chat:completion", {"output": output})
-        return False
+    async def _write(
+        self, item: dict[str, Any] | None, more_content: str, status: dict[str, Any]
+    ) -> bool:
+        """All that is new about the message in one write to the database."""
 
-    async def _append(self, text: str) -> bool:
         def change(message: dict[str, Any]) -> None:
-            message["content"] = str(message.get("content") or "") + text
             _forget_empty_error(message)
+            if item:
+                _resolve_links_of(message, self._addresses)
+                put_into_message(message, item)
+            if more_content:
+                message["content"] = str(message.get("content") or "") + more_content
+            _add_status(message, status)
 
         written = await edit_message(self._chat_id, self._message_id, change)
-        # For the browser alone: the event that Open WebUI stores would store it twice.
-        await emit(self._emitter, "chat:message:delta", {"content": text})
+        if written is not None:
+            self._stored = written
         return written is not None
+
+    async def _show_items(self, item: dict[str, Any]) -> None:
+        before = (self._stored or {}).get("output")
+        output = {"output": put_item(before, item)}
+        await emit(self._emitter, "chat:completion", output)
 
     async def _write_again_if_lost(
         self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
@@ -10361,7 +10806,7 @@ class Presenter:
                 _resolve_links_of(message, self._addresses)
                 put_into_message(message, item)
             if _says_running(message, run_id):
-                message["statusHistory"] = [*message["statusHistory"], status]
+                _add_status(message, status)
 
         waited = 0.0
         for seconds in _LOOKS_AFTER:
@@ -10433,6 +10878,10 @@ def _is_in_order(
     shown = item is None or has_item(message.get("output"), item)
     error = _is_empty_error(message.get("error"))
     return shown and not error and not _says_running(message, run_id)
+
+
+def _add_status(message: dict[str, Any], status: dict[str, Any]) -> None:
+    message["statusHistory"] = [*(message.get("statusHistory") or []), status]
 
 
 def _says_running(message: dict[str, Any], run_id: str) -> bool:
@@ -10674,7 +11123,9 @@ def print_findings(findings: Sequence[Finding]) -> int:
     """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
     for finding in findings:
         print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name}: {finding.text}")
-        if finding.mend:
+        if finding.why and not finding.ok:
+            print(f"      {finding.why}")
+        if finding.mend and not finding.ok:
             print(f"      mend it: {finding.mend}")
     return 0 if all(finding.ok for finding in findings) else 1
 
@@ -10737,8 +11188,9 @@ def run_plugin_file(plugin: str) -> int:
 
 """What a person sees of a run while it lasts: the grey line above the answer.
 
-Each event is a write to Open WebUI's database, so there are at most three of them: waiting,
-running, ended. The first two carry our mark, by which a restart finds them again.
+Each line is a write to Open WebUI's database, so there are at most three of them: waiting,
+running, ended. The first two carry our mark, by which a restart finds them again. No run waits
+until they are written, and one that is over at once has the last one only.
 """
 
 
@@ -10746,27 +11198,44 @@ running, ended. The first two carry our mark, by which a restart finds them agai
 # transfers and clean-up; in the queue, other people's runs too.
 _RUN_SECONDS = 120
 _QUEUE_SECONDS = 600
+# A run that is over within this time is over before anybody could read that it runs.
+_QUIET_SECONDS = 0.15
 
 
 class Progress:
-    """Tells the states of one run. ``label`` names what runs, as ``Python``;
-    ``limit_seconds`` is its time limit."""
+    """Tells the states of one run, beside it. ``label`` names what runs, as ``Python``;
+    ``limit_seconds`` is its time limit; ``show`` is awaited with each status line.
+    """
 
     def __init__(
-        self, emitter: Emitter | None, label: str, run_id: str, limit_seconds: float
+        self,
+        label: str,
+        run_id: str,
+        limit_seconds: float,
+        show: Callable[[dict[str, Any]], Awaitable[None]],
     ) -> None:
-        self._emitter = emitter
         self._label = label
         self._run_id = run_id
         self._limit_seconds = limit_seconds
+        self._show = show
+        self._untold: dict[str, Any] | None = None
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+        self._teller = keep_task(self._tell())
 
-    async def waiting(self) -> None:
+    def waiting(self) -> None:
         """The run has to wait for others."""
-        await self._tell("Waiting for a free sandbox…", _QUEUE_SECONDS)
+        self._say("Waiting for a free sandbox…", _QUEUE_SECONDS)
 
-    async def running(self) -> None:
+    def running(self) -> None:
         """The run is about to begin."""
-        await self._tell(f"Running {self._label}…", _RUN_SECONDS)
+        self._say(f"Running {self._label}…", _RUN_SECONDS)
+
+    async def end(self) -> None:
+        """Nothing is told from now on; what is being told has been told on return."""
+        self._over.set()
+        self._changed.set()
+        await asyncio.wait({self._teller})
 
     def ended(self, result: RunResult) -> dict[str, Any]:
         """The last status of the run, for whoever shows its result."""
@@ -10776,11 +11245,28 @@ class Progress:
         first, point, _ = result.message.partition(". ")
         return ended_status(first + point.strip())
 
-    async def _tell(self, text: str, overtime: float) -> None:
+    def _say(self, text: str, overtime: float) -> None:
         expires_at = time.time() + self._limit_seconds + overtime
         mark = running_mark(self._run_id, current_owner(), expires_at)
-        status = {"description": text, "done": False, MARK: mark}
-        await emit(self._emitter, "status", status)
+        self._untold = {"description": text, "done": False, MARK: mark}
+        self._changed.set()
+
+    async def _tell(self) -> None:
+        await _set_within(self._over, _QUIET_SECONDS)
+        while not self._over.is_set():
+            await self._changed.wait()
+            self._changed.clear()
+            status, self._untold = self._untold, None
+            if status is not None and not self._over.is_set():
+                await self._show(status)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, but not longer than this."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
 
 
 def ended_status(text: str) -> dict[str, Any]:
@@ -11826,7 +12312,10 @@ class _Call:
     async def run(self, settings: Settings) -> RunResult:
         """Run it; when the person presses Stop, end it and leave what it printed behind."""
         progress = Progress(
-            self._emitter, self._label, self._request.run_id, settings.limits.seconds
+            self._label,
+            self._request.run_id,
+            settings.limits.seconds,
+            lambda status: emit(self._emitter, "status", status),
         )
         ticket = start_run(
             "tool",
@@ -11843,6 +12332,7 @@ class _Call:
             # In a task of its own, because a person may press Stop twice.
             await asyncio.shield(keep_task(self._stop(ticket, progress, settings)))
             raise
+        await progress.end()
         result = await self._files.keep(result, settings.model_output_kb * 1024)
         await self._show_files(result)
         await emit(self._emitter, "status", progress.ended(result))
@@ -11866,6 +12356,7 @@ class _Call:
         self, ticket: RunTicket, progress: Progress, settings: Settings
     ) -> None:
         result = await ticket.stop()
+        await progress.end()
         await emit(self._emitter, "status", progress.ended(result))
         shown_bytes = settings.model_output_kb * 1024  # the model will read it
         result = await self._files.keep(result, shown_bytes)
