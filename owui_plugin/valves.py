@@ -78,8 +78,7 @@ class CommonValves(BaseModel):
     )
     runsc_path: str = Field(
         default="",
-        description="For the backend `runsc`: where gVisor's program is. Empty: the one that "
-        "`python -m sandbox_core install-runsc` put into its folder, else that of `PATH`.",
+        description="For the backend `runsc`: where gVisor's program is. Empty: that of `PATH`.",
     )
     image: str = Field(
         default="run-code-python:latest",

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     7a63e293d49d7bf70e5811bcb91bbf5c768ef5108bbda59f4326e66724d7801d
+#     d7196feab19a86ba4fe8e698850197cf4331c299a4002146c6389919d97b2e25
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -2358,8 +2358,7 @@ class CommonValves(BaseModel):
     )
     runsc_path: str = Field(
         default="",
-        description="For the backend `runsc`: where gVisor's program is. Empty: the one that "
-        "`python -m sandbox_core install-runsc` put into its folder, else that of `PATH`.",
+        description="For the backend `runsc`: where gVisor's program is. Empty: that of `PATH`.",
     )
     image: str = Field(
         default="run-code-python:latest",
@@ -4910,7 +4909,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+7a63e293d49d"
+BUILD_ID = "0.1.0+d7196feab19a"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
