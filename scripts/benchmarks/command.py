@@ -47,6 +47,7 @@ _QUICK = ("warm", "cold", "compare", "throughput", "idle", "cpu")
 _ROUNDS, _QUICK_ROUNDS = 20, 3
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 _PICTURE = _DOCUMENT.with_name("images") / "performance.svg"
+_SHOWN = f"![Each program in every way that was measured](images/{_PICTURE.name})"
 _REGION = re.compile(r"(<!-- measured -->\n).*(?=<!-- end measured -->)", re.DOTALL)
 
 
@@ -77,10 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = json.dumps(whole, indent=2)
         Path(options.json).write_text(text + "\n", "utf-8")
     if options.write_docs:
-        _write_document(facts, measured)
         picture = draw_comparison(subject, measured)
         if picture is not None:
             _PICTURE.write_bytes(picture)
+        _write_document(facts, measured, picture is not None)
     return 0 if all(one.holds for one in measured) else 1
 
 
@@ -117,8 +118,12 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _write_document(facts: Mapping[str, str], measured: Sequence[Measurement]) -> None:
+def _write_document(
+    facts: Mapping[str, str], measured: Sequence[Measurement], has_picture: bool
+) -> None:
     machine = "; ".join(f"{name} {value}" for name, value in facts.items())
     region = f"\n{table_of(measured)}\n\nMeasured on: {machine}.\n\n"
+    if has_picture:
+        region = f"\n{_SHOWN}\n{region}"
     text = _DOCUMENT.read_text("utf-8")
     _DOCUMENT.write_text(_REGION.sub(lambda found: found[1] + region, text), "utf-8")
