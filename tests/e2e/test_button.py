@@ -185,11 +185,7 @@ def test_leaving_the_page_during_a_run_leaves_no_error(
     member_page.press(BUTTON)
     member_page.wait_for_text("Running Python…")
     member_page.reload()
-    wait_until(
-        lambda: client.message(chat_id, message_id).get("error"),
-        3,
-        "the page that went leaves an error",
-    )
+    # The page that went has left an error in the message, if it had the time to.
     member_page.wait_for_answer_text("Python · ok")
     wait_until(
         lambda: not client.message(chat_id, message_id).get("error"), 8, "no error"
