@@ -115,10 +115,7 @@ class Presenter:
         """All that is new about the message in one write to the database."""
 
         def change(message: dict[str, Any]) -> None:
-            _forget_empty_error(message)
-            if item:
-                _resolve_links_of(message, self._addresses)
-                put_into_message(message, item)
+            _put_result(message, item, self._addresses)
             if more_content:
                 message["content"] = str(message.get("content") or "") + more_content
             _add_status(message, status)
@@ -139,10 +136,7 @@ class Presenter:
         """A browser that missed our events saves its own copy of the message over ours."""
 
         def change(message: dict[str, Any]) -> None:
-            _forget_empty_error(message)
-            if item:
-                _resolve_links_of(message, self._addresses)
-                put_into_message(message, item)
+            _put_result(message, item, self._addresses)
             if _says_running(message, run_id):
                 _add_status(message, status)
 
@@ -171,12 +165,11 @@ async def add_item(
     one, and show it. ``addresses``: of files that links in the answer may mean. False when
     it could not be stored."""
 
-    def change(message: dict[str, Any]) -> None:
-        _forget_empty_error(message)
-        _resolve_links_of(message, addresses or {})
-        put_into_message(message, item)
-
-    written = await edit_message(chat_id, message_id, change)
+    written = await edit_message(
+        chat_id,
+        message_id,
+        lambda message: _put_result(message, item, addresses or {}),
+    )
     if written is not None:
         await emit(emitter, "chat:completion", {"output": written["output"]})
     return written is not None
@@ -201,6 +194,16 @@ async def resolve_message_links(
 
 def _resolve_links_of(message: dict[str, Any], addresses: Mapping[str, str]) -> None:
     message["output"] = resolve_links_in_items(message.get("output"), addresses)
+
+
+def _put_result(
+    message: dict[str, Any], item: dict[str, Any] | None, addresses: Mapping[str, str]
+) -> None:
+    """The item, if this message has items, and what has to go or to change with it."""
+    _forget_empty_error(message)
+    if item:
+        _resolve_links_of(message, addresses)
+        put_into_message(message, item)
 
 
 def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:

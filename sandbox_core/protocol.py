@@ -141,11 +141,10 @@ class FrameReader:
         _check_frame(kind, length)
         if kind in _DATA_KINDS:
             self._kind, self._left = kind.decode("ascii"), length
-        elif self._missing():
-            return
-        payload = bytes(received[_FRAME_HEAD:])
-        received.clear()
-        if kind not in _DATA_KINDS:
+            received.clear()
+        elif not self._missing():
+            payload = bytes(received[_FRAME_HEAD:])
+            received.clear()  # before the yield: the caller may leave the loop there
             yield kind.decode("ascii"), payload
 
 

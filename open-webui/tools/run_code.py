@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     d7196feab19a86ba4fe8e698850197cf4331c299a4002146c6389919d97b2e25
+#     5013f9f74156a2ebb53bc09423cda41933c10e460b5557549d4850648f39de25
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -2903,15 +2903,15 @@ _PULL_SECONDS = 600.0
 
 
 class DockerApi:
-    """Calls to one daemon, from any thread. ``docker_host`` is as in DOCKER_HOST; "" means
-    the environment.
+    """Calls to one daemon, from any thread. ``address`` is as in DOCKER_HOST; "" means the
+    default socket.
 
     Each call has a client of its own, which costs less than a millisecond: the SDK's keeps a
     connection for each address that it was ever asked for, and its time-out is an attribute.
     """
 
-    def __init__(self, docker_host: str) -> None:
-        self._docker_host = docker_host
+    def __init__(self, address: str) -> None:
+        self._address = address
         self._version = ""
 
     def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -2948,7 +2948,7 @@ class DockerApi:
             import docker
             from docker.utils import kwargs_from_env
 
-            address = self._docker_host or os.environ.get("DOCKER_HOST", "")
+            address = self._address
             if address.startswith("ssh://"):
                 raise EngineUnavailable(NO_SSH, address)
             where: dict[str, Any] = {"base_url": address}
@@ -3477,8 +3477,8 @@ class DockerEngine:
         runtime: str = "runsc",
         pull_missing_image: bool = False,
     ) -> None:
-        self._api = DockerApi(docker_host)
         self._address = docker_host or os.environ.get("DOCKER_HOST", "")
+        self._api = DockerApi(self._address)
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
@@ -3769,10 +3769,6 @@ class StateFolder:
     def folder_of(self, sandbox_id: str) -> Path:
         """Where a sandbox is kept, if it is there."""
         return self._path / sandbox_id
-
-    def check(self) -> None:
-        """Raises OSError, saying why, when sandboxes cannot be kept here."""
-        self._prepare()
 
     def _prepare(self) -> None:
         """Only we may look into it, and nobody else can have made it for us."""
@@ -4617,24 +4613,13 @@ _RELEASE = re.compile(r"(?:release-|0\.0~)(\d{8})")
 _NEEDED_CAPABILITIES = sum(1 << number for number in (6, 7, 18, 19, 21))
 
 
-def default_install_folder() -> Path:
-    """Where an installed runsc of our own is kept."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/run-code/bin")
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
-    return Path(data) / "run-code/bin"
-
-
 def find_runsc(setting: str = "") -> str:
-    """Path of the program: the setting, else our own copy, else the one in PATH. Raises
-    RuntimeMissing when it is not there or cannot be executed."""
+    """Path of the program: the setting, else the one in PATH. Raises RuntimeMissing when it
+    is not there or cannot be executed."""
     if setting:
         if os.access(setting, os.X_OK) and os.path.isfile(setting):
             return setting
         raise no_runsc(f"no program at the setting's place: {setting}")
-    own = default_install_folder() / "runsc"
-    if os.access(own, os.X_OK):
-        return str(own)
     # A server's PATH may lack the administrator's folders.
     path = os.pathsep.join(
         (os.environ.get("PATH", os.defpath), "/usr/local/bin", "/usr/sbin")
@@ -4909,7 +4894,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+d7196feab19a"
+BUILD_ID = "0.1.0+5013f9f74156"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -7601,11 +7586,10 @@ class FrameReader:
         _check_frame(kind, length)
         if kind in _DATA_KINDS:
             self._kind, self._left = kind.decode("ascii"), length
-        elif self._missing():
-            return
-        payload = bytes(received[_FRAME_HEAD:])
-        received.clear()
-        if kind not in _DATA_KINDS:
+            received.clear()
+        elif not self._missing():
+            payload = bytes(received[_FRAME_HEAD:])
+            received.clear()  # before the yield: the caller may leave the loop there
             yield kind.decode("ascii"), payload
 
 
@@ -10776,10 +10760,7 @@ class Presenter:
         """All that is new about the message in one write to the database."""
 
         def change(message: dict[str, Any]) -> None:
-            _forget_empty_error(message)
-            if item:
-                _resolve_links_of(message, self._addresses)
-                put_into_message(message, item)
+            _put_result(message, item, self._addresses)
             if more_content:
                 message["content"] = str(message.get("content") or "") + more_content
             _add_status(message, status)
@@ -10800,10 +10781,7 @@ class Presenter:
         """A browser that missed our events saves its own copy of the message over ours."""
 
         def change(message: dict[str, Any]) -> None:
-            _forget_empty_error(message)
-            if item:
-                _resolve_links_of(message, self._addresses)
-                put_into_message(message, item)
+            _put_result(message, item, self._addresses)
             if _says_running(message, run_id):
                 _add_status(message, status)
 
@@ -10832,12 +10810,11 @@ async def add_item(
     one, and show it. ``addresses``: of files that links in the answer may mean. False when
     it could not be stored."""
 
-    def change(message: dict[str, Any]) -> None:
-        _forget_empty_error(message)
-        _resolve_links_of(message, addresses or {})
-        put_into_message(message, item)
-
-    written = await edit_message(chat_id, message_id, change)
+    written = await edit_message(
+        chat_id,
+        message_id,
+        lambda message: _put_result(message, item, addresses or {}),
+    )
     if written is not None:
         await emit(emitter, "chat:completion", {"output": written["output"]})
     return written is not None
@@ -10862,6 +10839,16 @@ async def resolve_message_links(
 
 def _resolve_links_of(message: dict[str, Any], addresses: Mapping[str, str]) -> None:
     message["output"] = resolve_links_in_items(message.get("output"), addresses)
+
+
+def _put_result(
+    message: dict[str, Any], item: dict[str, Any] | None, addresses: Mapping[str, str]
+) -> None:
+    """The item, if this message has items, and what has to go or to change with it."""
+    _forget_empty_error(message)
+    if item:
+        _resolve_links_of(message, addresses)
+        put_into_message(message, item)
 
 
 def put_into_message(message: dict[str, Any], item: dict[str, Any]) -> None:

@@ -36,8 +36,8 @@ class DockerEngine:
         runtime: str = "runsc",
         pull_missing_image: bool = False,
     ) -> None:
-        self._api = DockerApi(docker_host)
         self._address = docker_host or os.environ.get("DOCKER_HOST", "")
+        self._api = DockerApi(self._address)
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image

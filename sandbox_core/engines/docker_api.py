@@ -17,15 +17,15 @@ _PULL_SECONDS = 600.0
 
 
 class DockerApi:
-    """Calls to one daemon, from any thread. ``docker_host`` is as in DOCKER_HOST; "" means
-    the environment.
+    """Calls to one daemon, from any thread. ``address`` is as in DOCKER_HOST; "" means the
+    default socket.
 
     Each call has a client of its own, which costs less than a millisecond: the SDK's keeps a
     connection for each address that it was ever asked for, and its time-out is an attribute.
     """
 
-    def __init__(self, docker_host: str) -> None:
-        self._docker_host = docker_host
+    def __init__(self, address: str) -> None:
+        self._address = address
         self._version = ""
 
     def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ class DockerApi:
             import docker
             from docker.utils import kwargs_from_env
 
-            address = self._docker_host or os.environ.get("DOCKER_HOST", "")
+            address = self._address
             if address.startswith("ssh://"):
                 raise EngineUnavailable(NO_SSH, address)
             where: dict[str, Any] = {"base_url": address}

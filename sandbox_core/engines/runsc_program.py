@@ -11,7 +11,6 @@ from sandbox_core.engines.runsc_errors import no_runsc
 
 __all__ = [
     "OLDEST_RUNSC",
-    "default_install_folder",
     "find_runsc",
     "is_privileged",
     "release_of",
@@ -26,24 +25,13 @@ _RELEASE = re.compile(r"(?:release-|0\.0~)(\d{8})")
 _NEEDED_CAPABILITIES = sum(1 << number for number in (6, 7, 18, 19, 21))
 
 
-def default_install_folder() -> Path:
-    """Where an installed runsc of our own is kept."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/run-code/bin")
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
-    return Path(data) / "run-code/bin"
-
-
 def find_runsc(setting: str = "") -> str:
-    """Path of the program: the setting, else our own copy, else the one in PATH. Raises
-    RuntimeMissing when it is not there or cannot be executed."""
+    """Path of the program: the setting, else the one in PATH. Raises RuntimeMissing when it
+    is not there or cannot be executed."""
     if setting:
         if os.access(setting, os.X_OK) and os.path.isfile(setting):
             return setting
         raise no_runsc(f"no program at the setting's place: {setting}")
-    own = default_install_folder() / "runsc"
-    if os.access(own, os.X_OK):
-        return str(own)
     # A server's PATH may lack the administrator's folders.
     path = os.pathsep.join(
         (os.environ.get("PATH", os.defpath), "/usr/local/bin", "/usr/sbin")

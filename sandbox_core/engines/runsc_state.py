@@ -87,10 +87,6 @@ class StateFolder:
         """Where a sandbox is kept, if it is there."""
         return self._path / sandbox_id
 
-    def check(self) -> None:
-        """Raises OSError, saying why, when sandboxes cannot be kept here."""
-        self._prepare()
-
     def _prepare(self) -> None:
         """Only we may look into it, and nobody else can have made it for us."""
         if len(str(self._path)) > _LONGEST_STATE_PATH:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.benchmarks.click import measure_click
-from scripts.benchmarks.cold_run import measure_cold_run
 from scripts.benchmarks.collection import measure_collection
 from scripts.benchmarks.comparison import measure_comparison
 from scripts.benchmarks.embedded_run import measure_embedded_run
@@ -29,7 +28,6 @@ __all__ = ["main"]
 
 _BENCHMARKS = {
     "warm": measure_warm_run,
-    "cold": measure_cold_run,
     "embedded": measure_embedded_run,
     "compare": measure_comparison,
     "throughput": measure_throughput,
@@ -43,7 +41,7 @@ _BENCHMARKS = {
     "click": measure_click,
 }
 # What is left out of a quick look takes long whatever the rounds.
-_QUICK = ("warm", "cold", "compare", "throughput", "idle", "cpu")
+_QUICK = ("warm", "compare", "throughput", "idle", "cpu")
 _ROUNDS, _QUICK_ROUNDS = 20, 3
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 _PICTURE = _DOCUMENT.with_name("images") / "performance.svg"

@@ -58,7 +58,9 @@ class _Ours(Contender):
         self._runner = runner
 
     def milliseconds(self, program: Program) -> float:
-        return run_python(self._runner, program.code).total_seconds * 1000
+        result = run_python(self._runner, program.code)
+        program.check_output(str(result.stdout))
+        return result.total_seconds * 1000
 
     def close(self) -> None:
         self._runner.close()
@@ -90,8 +92,10 @@ class Command(Contender):
     def milliseconds(self, program: Program) -> float:
         with tempfile.TemporaryDirectory() as folder:
             begin = time.monotonic()
-            output_of(self.command(program.code), folder)
-            return (time.monotonic() - begin) * 1000
+            said = output_of(self.command(program.code), folder)
+            seconds = time.monotonic() - begin
+        program.check_output(said)
+        return seconds * 1000
 
 
 class _OnHost(Command):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from sandbox_core.engines.runsc import RunscEngine
 from sandbox_core.runner import LocalRunner
 from scripts.benchmarks.measurement import Measurement, at_most, ratio_of
-from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
+from scripts.benchmarks.programs import PRINT
+from scripts.benchmarks.subject import Subject, run_python
 
 __all__ = ["measure_embedded_run"]
 
-_PROGRAM = "print(1)"
 _MOST_OF_DOCKER = 0.6
 
 
@@ -25,9 +25,8 @@ def measure_embedded_run(subject: Subject, rounds: int) -> Iterator[Measurement]
     try:
         for number in range(rounds + 1):
             for runner, taken in times.items():
-                result = run_python(runner, _PROGRAM)
-                if str(result.stdout) != "1\n":
-                    raise BenchmarkError(f"It printed {str(result.stdout)!r}.")
+                result = run_python(runner, PRINT.code)
+                PRINT.check_output(str(result.stdout))
                 if number:  # the first round fills the machine's caches
                     taken.append(result.total_seconds * 1000)
     finally:

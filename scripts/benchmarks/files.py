@@ -10,10 +10,10 @@ from pathlib import Path
 
 from sandbox_core.limits import MIB, Limits
 from sandbox_core.models import InputFile, RunRequest, RunResult, Step
-from sandbox_core.outcome import Outcome
 from sandbox_core.runner import LocalRunner
 from scripts.benchmarks.measurement import Measurement, at_least, at_most, ratio_of
-from scripts.benchmarks.subject import BenchmarkError, Subject, docker
+from scripts.benchmarks.process_memory import resident_bytes
+from scripts.benchmarks.subject import BenchmarkError, Subject, docker, run_request
 from scripts.benchmarks.watched_engine import (
     DONE,
     FILE_SENT,
@@ -32,7 +32,6 @@ _LIMITS = Limits(seconds=60, work_mib=256, file_mib=_LARGE_MIB)
 _NO_FILE = ":"
 _LARGE_FILE = f"head -c {_LARGE_MIB}M /dev/urandom > out.bin"
 _SAMPLE_SECONDS = 0.005
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def measure_files(subject: Subject, rounds: int) -> Iterator[Measurement]:
@@ -128,10 +127,7 @@ class _Trips:
 
     def _run(self, code: str, *files: InputFile) -> RunResult:
         request = RunRequest((Step("bash", code),), files=files, limits=_LIMITS)
-        result = self._runner.run(request)
-        if result.outcome is not Outcome.OK:
-            raise BenchmarkError(f"A run ended with {result.outcome}: {result.message}")
-        return result
+        return run_request(self._runner, request)
 
 
 def _speeds(
@@ -179,12 +175,12 @@ def _plain_container(subject: Subject) -> Iterator[str]:
 def _memory_growth(growth: list[float]) -> Iterator[None]:
     """Append by how many MiB this process grew at most meanwhile."""
     over = threading.Event()
-    before = highest = _resident_mib()
+    before = highest = resident_bytes() / MIB
 
     def watch() -> None:
         nonlocal highest
         while not over.wait(_SAMPLE_SECONDS):
-            highest = max(highest, _resident_mib())
+            highest = max(highest, resident_bytes() / MIB)
 
     watcher = threading.Thread(target=watch, name="memory")
     watcher.start()
@@ -194,8 +190,3 @@ def _memory_growth(growth: list[float]) -> Iterator[None]:
         over.set()
         watcher.join()
     growth.append(highest - before)
-
-
-def _resident_mib() -> float:
-    resident_pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(resident_pages) * _PAGE / MIB

@@ -8,6 +8,7 @@ from pathlib import Path
 from sandbox_core.leases import current_owner
 from scripts.benchmarks.contenders import wait_for_warm_sandbox
 from scripts.benchmarks.measurement import Measurement, at_most
+from scripts.benchmarks.process_memory import shared_out_bytes
 from scripts.benchmarks.subject import BenchmarkError, Subject, docker
 
 __all__ = ["measure_idle"]
@@ -23,7 +24,7 @@ def measure_idle(subject: Subject, rounds: int) -> Iterator[Measurement]:
     try:
         wait_for_warm_sandbox(runner)
         processes = _processes_of_container()
-        memory = sum(map(_memory_mb, processes))
+        memory = sum(shared_out_bytes(process.name) for process in processes) / 1e6
         before, begin = _processor_seconds(processes), time.monotonic()
         time.sleep(_WATCHED_SECONDS if rounds >= 10 else 3.0)
         used = _processor_seconds(processes) - before
@@ -66,14 +67,6 @@ def _command_line(process: Path) -> bytes:
         return (process / "cmdline").read_bytes()
     except OSError:  # it has ended
         return b""
-
-
-def _memory_mb(process: Path) -> float:
-    """What it holds for itself and its share of what it has with others, as Linux counts it."""
-    for line in (process / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    return 0.0
 
 
 def _processor_seconds(processes: Sequence[Path]) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from sandbox_core.limits import Limits
 from sandbox_core.models import RunEvent
 from scripts.benchmarks.measurement import Measurement, at_most
+from scripts.benchmarks.process_memory import peak_bytes, resident_bytes
 from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
 
 __all__ = ["measure_output_flood"]
@@ -46,9 +47,9 @@ def _flood(subject: Subject) -> tuple[float, float]:
     try:
         run_python(runner, "print(1)")  # loads what every run needs
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-        before = _memory_mb("VmRSS")
+        before = resident_bytes()
         result = run_python(runner, _FLOOD, limits, _watch)
-        growth = _memory_mb("VmHWM") - before
+        growth = (peak_bytes() - before) / 1e6
     finally:
         runner.close()
     output = result.stdout
@@ -60,12 +61,3 @@ def _flood(subject: Subject) -> tuple[float, float]:
 
 def _watch(event: RunEvent) -> None:
     """A watcher, as every run of the plugins may have."""
-
-
-def _memory_mb(field: str) -> float:
-    """One field of /proc/self/status: VmRSS is now, VmHWM the peak."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return int(value.split()[0]) * 1024 / 1e6
-    raise BenchmarkError(f"This kernel does not tell {field}.")

@@ -5,15 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
-from sandbox_core.engines.docker import DockerEngine
-from sandbox_core.models import RunRequest, RunResult, Step
-from sandbox_core.outcome import Outcome
-from sandbox_core.pool import PoolSettings
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
 from scripts.benchmarks.measurement import Measurement, at_most
+from scripts.benchmarks.programs import PRINT
 from scripts.benchmarks.service import ServiceUnderTest, running_service
-from scripts.benchmarks.subject import BenchmarkError, Subject
+from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
 
 __all__ = ["measure_overhead"]
 
@@ -24,9 +21,7 @@ _FILL_SECONDS = 60.0
 def measure_overhead(subject: Subject, rounds: int) -> Iterator[Measurement]:
     """Directly and by the service in turn, first cold, then warm."""
     for kind, size in (("cold", 0), ("warm", 1)):
-        pool = PoolSettings(size=size)
-        engine = DockerEngine(image=subject.image, runtime=subject.runtime)
-        direct = LocalRunner(engine, subject.image, subject.runtime, pool=pool)
+        direct = subject.runner(is_warm=bool(size))
         with (
             running_service(
                 subject, warm_sandboxes=size, rate_limit_rps=1000
@@ -58,7 +53,7 @@ def _compare(
         for runner in (direct, remote) if number % 2 else (remote, direct):
             if number:
                 _wait_until(settled)
-            result = _run(runner)
+            result = run_python(runner, PRINT.code)
             if not number:  # fills caches, and starts the pools
                 continue
             if (result.evidence["warm"] == "yes") != (kind == "warm"):
@@ -81,13 +76,6 @@ def _compare(
     name = f"{kind} run: added by codebox to the run inside it"
     bounds = (at_most(_MOST_MS),)
     yield Measurement(f"service_overhead_{kind}_ms", name, "ms", tuple(added), bounds)
-
-
-def _run(runner: Runner) -> RunResult:
-    result = runner.run(RunRequest((Step("python", "print(1)"),), user="bench"))
-    if result.outcome is not Outcome.OK:
-        raise BenchmarkError(f"A run ended with {result.outcome}: {result.message}")
-    return result
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:

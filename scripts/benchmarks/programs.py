@@ -2,20 +2,29 @@
 
 from dataclasses import dataclass
 
+from scripts.benchmarks.subject import BenchmarkError
+
 __all__ = ["CHART", "PANDAS", "PRINT", "PROGRAMS", "Program"]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Some Python. ``key`` names it in figures; ``modules`` are what it imports."""
+    """Some Python. ``key`` names it in figures; ``modules`` are what it imports; ``output`` is
+    all that it prints, where that is always the same."""
 
     key: str
     title: str
     code: str
     modules: tuple[str, ...] = ()
+    output: str | None = None
+
+    def check_output(self, text: str) -> None:
+        """Raises BenchmarkError when this is not what it prints."""
+        if self.output is not None and text != self.output:
+            raise BenchmarkError(f"{self.title} printed {text[:80]!r}.")
 
 
-PRINT = Program("print", "print(1)", "print(1)")
+PRINT = Program("print", "print(1)", "print(1)", output="1\n")
 PANDAS = Program(
     "pandas",
     "pandas describe",

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +13,9 @@ from pathlib import Path
 import jwt
 import requests
 
+from scripts.benchmarks.process_memory import resident_bytes
 from scripts.benchmarks.subject import BenchmarkError, Subject
+from scripts.bringup.process import free_port
 
 __all__ = ["ServiceUnderTest", "running_service"]
 
@@ -47,18 +48,14 @@ class ServiceUnderTest:
 
     def memory_mb(self) -> float:
         """Memory of its process at this moment, in MB."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == "VmRSS":
-                return int(value.split()[0]) * 1024 / 1e6
-        raise BenchmarkError("The service has ended.")
+        return resident_bytes(self.pid) / 1e6
 
 
 @contextmanager
 def running_service(subject: Subject, **settings: object) -> Iterator[ServiceUnderTest]:
     """A service with these settings (without CODEBOX_), ended afterwards. Raises
     BenchmarkError when it does not start."""
-    port, secret = _free_port(), secrets.token_hex(32)
+    port, secret = free_port(), secrets.token_hex(32)
     environ = {
         **os.environ,
         "CODEBOX_SECRET": secret,
@@ -95,9 +92,3 @@ def _wait_until_alive(
         except requests.ConnectionError:
             time.sleep(0.1)
     raise BenchmarkError("The codebox service does not start.")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -13,9 +13,9 @@ from sandbox_core.limits import Limits
 from sandbox_core.models import OnEvent, RunRequest, RunResult, Step
 from sandbox_core.outcome import Outcome
 from sandbox_core.pool import PoolSettings
-from sandbox_core.runner import LocalRunner
+from sandbox_core.runner import LocalRunner, Runner
 
-__all__ = ["BenchmarkError", "Subject", "docker", "run_python"]
+__all__ = ["BenchmarkError", "Subject", "docker", "run_python", "run_request"]
 
 _SECONDS = 120
 
@@ -67,13 +67,21 @@ class Subject:
 
 
 def run_python(
-    runner: LocalRunner,
+    runner: Runner,
     code: str,
     limits: Limits | None = None,
     on_event: OnEvent | None = None,
 ) -> RunResult:
-    """Run a program that must end well. Raises BenchmarkError when it does not."""
-    request = RunRequest((Step("python", code),), limits=limits or Limits())
+    """Run a program of Python. See run_request."""
+    steps = (Step("python", code),)
+    request = RunRequest(steps, limits=limits or Limits(), user="bench")
+    return run_request(runner, request, on_event)
+
+
+def run_request(
+    runner: Runner, request: RunRequest, on_event: OnEvent | None = None
+) -> RunResult:
+    """Run what must end well. Raises BenchmarkError when it does not."""
     result = runner.run(request, on_event)
     if result.outcome is not Outcome.OK:
         raise BenchmarkError(f"A run ended with {result.outcome}: {result.message}")

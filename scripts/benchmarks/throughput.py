@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from scripts.benchmarks.contenders import docker_run
 from scripts.benchmarks.measurement import Measurement, at_least, ratio_of
+from scripts.benchmarks.process_memory import resident_bytes
 from scripts.benchmarks.programs import PRINT
 from scripts.benchmarks.subject import Subject, run_python
 
@@ -40,11 +40,11 @@ def measure_throughput(subject: Subject, rounds: int) -> Iterator[Measurement]:
             tuple(waits),
         )
         seconds = _QUICK_SLICE_SECONDS if is_quick else _SLICE_SECONDS
-        before = _resident_mb()
+        before = resident_bytes()
         pairs = [
             (_rate(ours, seconds), _rate(dockers, seconds)) for _ in range(_SLICES)
         ]
-        growth = _resident_mb() - before
+        growth = (resident_bytes() - before) / 1e6
     finally:
         runner.close()
     rate = Measurement(
@@ -104,8 +104,3 @@ def _rate(run: Callable[[], None], seconds: float) -> float:
         futures = [pool.submit(work) for _ in range(_WORKERS)]
         count = sum(future.result() for future in futures)
     return count / (time.monotonic() - begin)
-
-
-def _resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 1e6

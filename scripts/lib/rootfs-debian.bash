@@ -8,25 +8,8 @@ readonly RECIPE=$REPOSITORY/images/python
 readonly MIRROR=${ROOTFS_MIRROR:-http://deb.debian.org/debian}
 readonly SECURITY_MIRROR=${ROOTFS_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
 
-# pip's settings of this machine; an index that is a folder here does not exist in there.
-pip_environment() {
-  local setting name value
-  for setting in PIP_INDEX_URL:index-url PIP_EXTRA_INDEX_URL:extra-index-url \
-    PIP_TRUSTED_HOST:trusted-host; do
-    name=${setting%%:*}
-    value=${!name-}
-    [ -n "$value" ] ||
-      value=$(python3 -m pip config get "global.${setting##*:}" 2>/dev/null) || true
-    value=$(tr -s '[:space:]' '\n' <<<"$value" | sed '/^file:/d' | xargs)
-    [ -z "$value" ] || echo "$name=$value"
-  done
-}
-
-pip_certificate() {
-  local value=${PIP_CERT-}
-  [ -n "$value" ] || value=$(python3 -m pip config get global.cert 2>/dev/null) || true
-  echo "${value:-$CERTIFICATES}"
-}
+# shellcheck source=/dev/null
+. "$REPOSITORY/scripts/lib/pip-settings.bash"
 
 # What has to happen inside, as the Dockerfile has it.
 write_inside_script() {
@@ -63,11 +46,11 @@ build_from_debian() {
   build=$draft/build
   mkdir "$build"
   cp "$RECIPE"/{requirements.txt,matplotlibrc,font-list.jq} "$build"
-  cp "$(pip_certificate)" "$build/ca-bundle.crt"
+  cp "$(pip_certificates)" "$build/ca-bundle.crt"
   write_inside_script >"$build/inside.sh"
   packages=$(sed 's/#.*//' "$RECIPE/apt-packages.txt" | xargs echo python3 python3-pip |
     tr ' ' ,)
-  mapfile -t settings < <(pip_environment)
+  mapfile -t settings < <(pip_index_settings)
   say "installing Debian's and PyPI's packages (some minutes)"
   rmdir "$draft/rootfs"
   # shellcheck disable=SC2016  # mmdebstrap's shell expands "$1"

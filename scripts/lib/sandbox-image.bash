@@ -1,6 +1,9 @@
 # The sandbox image and its base. Sourced by scripts/sandbox-host, which calls ensure_image.
 # shellcheck shell=bash
 
+# shellcheck source=/dev/null
+. "$REPOSITORY/scripts/lib/pip-settings.bash"
+
 readonly IMAGE=run-code-python:latest
 readonly BASE_IMAGE=run-code-base:latest
 readonly RECIPE_DIR=$REPOSITORY/images/python
@@ -55,24 +58,10 @@ SANDBOX_HOST_BASE_IMAGE." build_base
 
 # ---- the image ---------------------------------------------------------------------------
 
-# pip's setting on this machine, from its environment or its configuration; nothing when
-# unset. An index that is a directory of this machine does not exist inside a build.
-# usage: pip_setting PIP_INDEX_URL index-url
-pip_setting() {
-  local value=${!1-}
-  [ -n "$value" ] || value=$(python3 -m pip config get "global.$2" 2>/dev/null) || true
-  tr -s '[:space:]' '\n' <<<"$value" | sed '/^file:/d' | xargs
-}
-
 # Print the options for docker build, one a line.
 build_options() {
-  local setting name value
-  for setting in PIP_INDEX_URL:index-url PIP_EXTRA_INDEX_URL:extra-index-url \
-    PIP_TRUSTED_HOST:trusted-host; do
-    name=${setting%%:*}
-    value=$(pip_setting "$name" "${setting##*:}")
-    [ -z "$value" ] || echo "--build-arg=$name=$value"
-  done
+  local name
+  pip_index_settings | sed 's/^/--build-arg=/'
   # Docker takes these from the environment and keeps them out of the image.
   for name in http_proxy https_proxy no_proxy; do
     [ -z "${!name-}" ] || echo "--build-arg=$name"
@@ -81,10 +70,9 @@ build_options() {
 
 # usage: build_image BASE RECIPE
 build_image() {
-  local context=$SCRATCH/context certificates options
-  certificates=$(pip_setting PIP_CERT cert)
+  local context=$SCRATCH/context options
   cp -R "$RECIPE_DIR" "$context"
-  cp "${certificates:-$CERTIFICATES}" "$context/ca-bundle.crt"
+  cp "$(pip_certificates)" "$context/ca-bundle.crt"
   mapfile -t options < <(build_options)
   # The classic builder needs no plugin, which Debian does not install.
   DOCKER_BUILDKIT=0 docker build --tag "$IMAGE" --label "$RECIPE_LABEL=$2" \
