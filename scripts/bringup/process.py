@@ -5,6 +5,7 @@ given to another program meanwhile is never signalled.
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from pathlib import Path
 __all__ = ["Process", "free_port", "is_free", "is_running", "kill", "launch", "stop"]
 
 _SECONDS_TO_DIE = 10.0
+# Below those of outgoing connections (net.ipv4.ip_local_port_range, 32768 and up).
+_SERVER_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,15 @@ def _signal(process: Process, number: signal.Signals, patience: float) -> None:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that is free at this moment.
+
+    None of those that the system gives to outgoing connections: one of them could take the
+    port before a server does, or while it is started again. Raises OSError if none is free.
+    """
+    for port in random.sample(_SERVER_PORTS, 100):
+        if is_free(port):
+            return port
+    raise OSError("no TCP port of 127.0.0.1 is free")
 
 
 def is_free(port: int) -> bool:

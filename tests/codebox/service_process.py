@@ -1,7 +1,6 @@
 """A real service in a process of its own, on a free port of the loopback."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -9,20 +8,14 @@ from pathlib import Path
 
 import requests
 
+from scripts.bringup.process import free_port
 from tests.codebox.tokens import SECRET, headers
 
-__all__ = ["ServiceProcess", "free_port"]
+__all__ = ["ServiceProcess"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 60.0
 _STOP_SECONDS = 40.0
-
-
-def free_port():
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class ServiceProcess:

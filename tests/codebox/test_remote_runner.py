@@ -12,7 +12,7 @@ from sandbox_core.errors import InvalidRequest
 from sandbox_core.models import InputFile, RunRequest, Step
 from sandbox_core.outcome import Outcome
 from sandbox_core.remote_runner import RemoteRunner
-from tests.codebox.service_process import free_port
+from scripts.bringup.process import free_port
 from tests.codebox.tokens import SECRET
 from tests.contract.display_suite import DisplayContract
 from tests.contract.isolation_suite import IsolationContract

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from tests.codebox.service_process import free_port
+from scripts.bringup.process import free_port
 from tests.codebox.tokens import good_token
 
 

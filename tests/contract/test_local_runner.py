@@ -1,141 +1,97 @@
-"""The runner contract for sandboxes of every engine: cold ones, and warm ones of the pool."""
+"""The runner contract for cold sandboxes of every engine."""
 
-import time
-from contextlib import contextmanager
+import threading
 
 import pytest
 
-from sandbox_core.pool import PoolSettings
-from sandbox_core.runner import LocalRunner
+from sandbox_core.outcome import Outcome
 from tests.contract.display_suite import DisplayContract
 from tests.contract.isolation_suite import IsolationContract
-from tests.contract.limit_suite import LimitContract
+from tests.contract.limit_suite import MIB, LimitContract
 from tests.contract.outcome_suite import OutcomeContract
 from tests.contract.output_suite import OutputContract
-
-READY_SECONDS = 60.0
-
-
-@contextmanager
-def opened(runner):
-    yield runner
-    runner.close()
+from tests.contract.runners import opened
+from tests.contract.runs import describe, run
 
 
 @pytest.fixture(scope="module")
 def cold_runner(engine, image):
-    with opened(LocalRunner(engine, image)) as runner:
+    with opened(engine, image) as runner:
         yield runner
 
 
 @pytest.fixture(scope="module")
 def first_cold_runner(first_engine, image):
-    with opened(LocalRunner(first_engine, image)) as runner:
+    with opened(first_engine, image) as runner:
         yield runner
 
 
-class WarmRunner:
-    """A runner that never starts cold if it can help it: it waits for the pool first.
-
-    ``warm`` counts the runs that had a warm sandbox, so that a suite cannot pass without.
-    """
-
-    def __init__(self, runner):
-        self._runner = runner
-        self.warm = 0
-
-    def run(self, request, on_event=None, cancel=None):
-        end = time.monotonic() + READY_SECONDS
-        while not self._runner.prepare(request) and time.monotonic() < end:
-            if cancel is not None and cancel.is_set():
-                break
-            time.sleep(0.02)
-        result = self._runner.run(request, on_event, cancel)
-        self.warm += result.evidence.get("warm") == "yes"
-        return result
-
-
-@contextmanager
-def opened_warm(engine, image):
-    pool = PoolSettings(size=1, idle_seconds=5.0)
-    with opened(LocalRunner(engine, image, pool=pool)) as runner:
-        warm = WarmRunner(runner)
-        yield warm
-    assert warm.warm > 0
-
-
-@pytest.fixture(scope="module")
-def warm_runner(engine, image):
-    with opened_warm(engine, image) as runner:
-        yield runner
-
-
-@pytest.fixture(scope="module")
-def first_warm_runner(first_engine, image):
-    with opened_warm(first_engine, image) as runner:
-        yield runner
-
-
-class _Cold:
+class _OnEach:
     @pytest.fixture
     def runner(self, cold_runner):
         return cold_runner
 
 
-class _Warm:
-    @pytest.fixture
-    def runner(self, warm_runner):
-        return warm_runner
-
-
 # Output and displays are the guest's and the launcher's work, which no engine changes.
-class _FirstCold:
+class _OnFirst:
     @pytest.fixture
     def runner(self, first_cold_runner):
         return first_cold_runner
 
 
-class _FirstWarm:
-    @pytest.fixture
-    def runner(self, first_warm_runner):
-        return first_warm_runner
-
-
-class TestOutcomes(_Cold, OutcomeContract):
+class TestOutcomes(_OnEach, OutcomeContract):
     pass
 
 
-class TestOutput(_FirstCold, OutputContract):
+class TestOutput(_OnFirst, OutputContract):
     pass
 
 
-class TestDisplays(_FirstCold, DisplayContract):
+class TestDisplays(_OnFirst, DisplayContract):
     pass
 
 
-class TestLimits(_Cold, LimitContract):
+class TestLimits(_OnEach, LimitContract):
     pass
 
 
-class TestIsolation(_Cold, IsolationContract):
+class TestIsolation(_OnEach, IsolationContract):
     pass
 
 
-class TestWarmOutcomes(_FirstWarm, OutcomeContract):
-    pass
+def test_reading_much_of_the_image_is_not_using_memory(cold_runner):
+    much = 200 * MIB
+    code = (
+        f"find /usr -type f -print0 | xargs -0 cat 2>/dev/null | head -c {much} | wc -c"
+    )
+    little = {"memory_mib": 32, "work_mib": 1, "tmp_mib": 1, "shm_mib": 1}
+    result = run(cold_runner, code, "bash", **little)
+    assert result.outcome is Outcome.OK, describe(result)
+    assert str(result.stdout) == f"{much}\n"
 
 
-class TestWarmOutput(_FirstWarm, OutputContract):
-    pass
+def test_time_and_hard_output_cap_by_default(first_cold_runner):
+    """Two runs that take long, side by side: 30 s, and 64 MiB of output."""
+    results = {}
 
+    def start(name, code):
+        thread = threading.Thread(
+            target=lambda: results.update({name: run(first_cold_runner, code)}),
+            name=name,
+        )
+        thread.start()
+        return thread
 
-class TestWarmDisplays(_FirstWarm, DisplayContract):
-    pass
-
-
-class TestWarmLimits(_Warm, LimitContract):
-    pass
-
-
-class TestWarmIsolation(_FirstWarm, IsolationContract):
-    pass
+    sleep = start("sleep", "import time\nprint('asleep')\ntime.sleep(60)")
+    flood = start("flood", "print('first')\nwhile True: print('x' * 10_000)")
+    flood.join(60)
+    flooded = results["flood"]
+    assert flooded.outcome is Outcome.OUTPUT_LIMIT, describe(flooded)
+    assert str(flooded.stdout).startswith("first\n")
+    told = len(flooded.stdout.head) + len(flooded.stdout.tail) + flooded.stdout.omitted
+    assert told == 64 * MIB
+    sleep.join(60)
+    slept = results["sleep"]
+    assert slept.outcome is Outcome.TIMEOUT, describe(slept)
+    assert str(slept.stdout) == "asleep\n"
+    assert 30 <= slept.seconds < 33

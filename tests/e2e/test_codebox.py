@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sandbox_core.engines.docker import DockerEngine
-from tests.codebox.service_process import ServiceProcess, free_port
+from scripts.bringup.process import free_port
+from tests.codebox.service_process import ServiceProcess
 from tests.codebox.tokens import SECRET
 from tests.e2e.conftest import Person
 from tests.e2e.runs import (
