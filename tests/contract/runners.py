@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from sandbox_core.pool import PoolSettings
 from sandbox_core.runner import LocalRunner
 
-__all__ = ["opened", "opened_warm"]
+__all__ = ["WarmRunner", "opened", "opened_warm"]
 
 READY_SECONDS = 60.0
 
@@ -24,13 +24,13 @@ def opened_warm(engine, image, preload):
     """A runner whose sandboxes are all warm, with these modules."""
     pool = PoolSettings(size=1, idle_seconds=5.0, preload=preload)
     runner = LocalRunner(engine, image, pool=pool)
-    warm = _WarmRunner(runner)
+    warm = WarmRunner(runner)
     yield warm
     runner.close()
     assert warm.warm > 0
 
 
-class _WarmRunner:
+class WarmRunner:
     """A runner that never starts cold if it can help it: it waits for the pool first.
 
     ``warm`` counts the runs that had a warm sandbox, so that a suite cannot pass without.

@@ -14,8 +14,8 @@ from sandbox_core.errors import InvalidRequest
 from sandbox_core.outcome import Outcome
 from sandbox_core.pool import PoolSettings
 from sandbox_core.runner import LocalRunner
+from tests.contract.runners import WarmRunner
 from tests.contract.runs import describe, run
-from tests.contract.test_local_runner import WarmRunner
 
 READS = """
 import os

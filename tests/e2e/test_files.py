@@ -20,6 +20,7 @@ from tests.e2e.runs import (
 )
 from tests.owui.browser import ChatPage
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel
+from tests.owui.server import OpenWebUIServer
 
 Picture = Callable[[ChatPage, str], None]
 
@@ -213,10 +214,16 @@ def test_F01_odd_names_are_shown_and_downloaded(
 
 @pytest.mark.parametrize("way", ["button", "tool"])
 def test_F04_attachments_have_their_own_names_and_bytes(
-    member: Person, admin: Person, model: ScriptedModel, way: str
+    server: OpenWebUIServer,
+    member: Person,
+    admin: Person,
+    model: ScriptedModel,
+    way: str,
 ) -> None:
-    """F04; and F07: what is deleted, too large, or someone else's is named."""
+    """F04; and F07: what is deleted, lost, too large, or someone else's is named."""
     client = member.client
+    lost = client.upload_file("lost.txt", b"lost", "text/plain")
+    (server.log.parent / "data" / "uploads" / f"{lost['id']}_lost.txt").unlink()
     first = client.upload_file("data (1).csv", b"x" * 120, "text/csv")
     gone = client.upload_file("gone.txt", b"gone", "text/plain")
     second = client.upload_file("data (1).csv", b"y" * 90, "text/csv")
@@ -230,7 +237,7 @@ def test_F04_attachments_have_their_own_names_and_bytes(
     client.delete(f"/api/v1/files/{gone['id']}")
     model.script(call(LISTING) if way == "tool" else Reply(fenced(LISTING)))
     tools = [TOOL.id] if way == "tool" else []
-    files = [second, pdf, png, large, foreign]
+    files = [second, pdf, png, large, foreign, lost]
     with valves(admin.client, work_folder_mb=8):
         _, answer = client.ask("again", chat_id=chat_id, files=files, tool_ids=tools)
         if way == "button":
@@ -243,6 +250,7 @@ def test_F04_attachments_have_their_own_names_and_bytes(
     assert "Another file is called “data (1).csv” too; it is here as" in told
     missing = "is not in the work folder:"
     assert f"“gone.txt” {missing} it was deleted" in told
+    assert f"“lost.txt” {missing} it could not be read" in told
     assert f"“foreign.txt” {missing} it belongs to someone else" in told
     assert f"“large.bin” {missing} there is no room in it for 7.0 MB" in told
 

@@ -1,5 +1,6 @@
 """Whose files they are, how many are kept, and what is not brought back."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,19 +37,29 @@ def test_F05_two_chats_keep_their_own_files(
 
 
 def test_U01_two_people_see_only_their_own(admin: Person, member: Person) -> None:
-    """Same second, same file name."""
+    """Same second, same file name, fifty rounds."""
 
-    def three_runs(person: Person, word: str) -> list[bytes]:
-        code = f"print('{word}'); open('same.txt', 'w').write('{word}')"
-        texts = [run(person.client, code) for _ in range(3)]
-        assert all(f"\n{word}\n" in text for text in texts)
-        return [person.client.download(LINK.findall(text)[0]) for text in texts]
+    def runs(person: Person, word: str) -> list[str]:
+        """The links of files with something else than this person's word."""
+        wrong = []
+        for number in range(50):
+            own = f"{word}{number}"
+            code = f"print('{own}'); open('same.txt', 'w').write('{own}')"
+            text = run(person.client, code)
+            links = LINK.findall(text)
+            served = [person.client.download(link).decode() for link in links]
+            if f"\n{own}\n" not in text or served != [own]:
+                wrong.append(text)
+        return wrong
 
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(three_runs, admin, "admin")
-        second = pool.submit(three_runs, member, "member")
-        assert first.result() == [b"admin"] * 3
-        assert second.result() == [b"member"] * 3
+    with (
+        valves(admin.client, FUNCTION, kept_files_per_user=1000),
+        ThreadPoolExecutor(2) as pool,
+    ):
+        first = pool.submit(runs, admin, "admin")
+        second = pool.submit(runs, member, "member")
+        assert first.result() == []
+        assert second.result() == []
 
 
 def test_U02_nobody_else_opens_a_file_but_readers_of_a_shared_chat(
@@ -185,6 +196,21 @@ with open("hole.bin", "wb") as hole: hole.truncate(10**9)
     assert served == sorted([b"r", b"r", "ß🧪".encode()])
     for name in ("pipe", "passwd.txt", "loop", "hole.bin", "naïve-测试.txt"):
         assert name in plain(text)
+
+
+def test_R31_a_full_disk_of_the_run_is_an_error_and_its_file_is_named(
+    member: Person,
+) -> None:
+    code = """\
+f = open("big.bin", "wb")
+try:
+    while True: f.write(b"\\0" * 1_000_000)
+except OSError as e:
+    print(e.errno)
+"""
+    text = plain(run(member.client, code))
+    assert "\n28\n" in text
+    assert re.search("big.bin: .*MB", text), text
 
 
 def test_R32_many_files_are_few_words(member: Person) -> None:

@@ -68,7 +68,12 @@ def test_without_proc_only_the_lease_counts(monkeypatch):
     assert is_dead(lease_of(current_owner(), NOW - 31), NOW)
 
 
-@pytest.mark.parametrize("owner", ["", "x", "a/b/c", "//", owner_with(pid="-1")])
+# Each pytest worker has an owner of its own, but the tests must have one name in all.
+@pytest.mark.parametrize(
+    "owner",
+    ["", "x", "a/b/c", "//", owner_with(pid="-1")],
+    ids=["empty", "word", "words", "slashes", "no process"],
+)
 def test_a_strange_label_is_dead_only_when_expired(owner):
     assert not is_dead(lease_of(owner), NOW)
     assert is_dead(lease_of(owner, 0.0), NOW)
