@@ -22,6 +22,8 @@ from sandbox_core.guest_process import (
     count_tasks,
     describe_kernel,
     forbid_user_namespaces,
+    is_one_full,
+    kill_all,
     memory_now,
     start_helper,
     start_program,
@@ -37,10 +39,10 @@ from sandbox_core.guest_wire import (
 BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
 COALESCE_SECONDS = 0.005
 BURST = 1 << 15  # a read this long means that more is there: do not pause
-WATCH_SECONDS = 0.02
-FULL_SECONDS = (
-    2.0  # so long at the process limit means: a fork bomb, not a busy program
-)
+WATCH_SECONDS = 0.02, 0.1  # each look takes time from the program
+FILL_RATE = 4 << 30  # bytes a second: no program takes memory faster
+# So long at the process limit means: a fork bomb, not a busy program.
+FULL_SECONDS = 2.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 READY = b"r"
@@ -70,10 +72,12 @@ class Guest:
         self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
+        self.announcement = b""  # of a step that has started
         self.value_path = ""  # of the last step that was started
         self.started_at = None
         self.seconds = 0.0
         self.full_since = None
+        self.used_before = 0
         self.next_watch = 0.0
         self.lease_end = time.monotonic() + 60
         self.wake, wake_write = os.pipe()
@@ -87,9 +91,10 @@ class Guest:
             self.turn()
         forbid_user_namespaces()
         self.unpacking = True
-        self.helper = start_helper(self.boot, self.unpack_files)
+        self.helper = start_helper(self.boot, lambda report: unpack(report, self.boot))
         if self.boot["preload"]:
             self.warm_up()
+        self.look_at_memory()  # takes milliseconds, and nobody waits yet
         self.wire.send(b"h", json_text(describe_kernel()))
         try:
             placed_at = self.await_unpacked()
@@ -201,6 +206,7 @@ class Guest:
         if not data:
             program.close_output(descriptor)
             return False
+        self.announce()
         room = self.job["output_bytes"] - self.printed
         self.printed += len(data)
         if room > 0:
@@ -215,18 +221,25 @@ class Guest:
 
     # --- the watch over time, memory and processes -------------------------------------
 
+    def look_at_memory(self):
+        """What is used now is not the program's: this process, a launcher, the input."""
+        self.used_before = memory_now(self.boot["folders"])[1]
+
     def watch(self, now):
         if now < self.next_watch:
             return
-        self.next_watch = now + WATCH_SECONDS
+        self.announce()
         if now - self.started_at > self.job["seconds"]:
             self.stop_program("timed_out")
         free, used = memory_now(self.boot["folders"])
-        if (
-            used - self.used_before > self.job["memory_bytes"]
-            or free < self.job["reserve_bytes"]
-        ):
+        left = min(
+            self.job["memory_bytes"] - (used - self.used_before),
+            free - self.job["reserve_bytes"],
+        )
+        if left < 0:
             self.stop_program("memory_killed")
+        shortest, longest = WATCH_SECONDS
+        self.next_watch = now + max(shortest, min(longest, left / FILL_RATE))
         self.watch_tasks(now)
 
     def watch_tasks(self, now):
@@ -267,9 +280,6 @@ class Guest:
 
     # --- steps -------------------------------------------------------------------------
 
-    def unpack_files(self, report):
-        unpack(report, self.boot)
-
     def await_unpacked(self):
         """The file system's time after all files were placed, in ns. Raises OSError."""
         helper = self.helper
@@ -290,9 +300,11 @@ class Guest:
         return int(payload)
 
     def run_steps(self):
-        if self.launcher is not None and not self.job["steps"][0]["warm"]:
+        has_idle_launcher = self.launcher and not self.job["steps"][0]["warm"]
+        if has_idle_launcher:
             self.dismiss_launcher()
-        self.used_before = memory_now(self.boot["folders"])[1]
+        if has_idle_launcher or self.input_data:
+            self.look_at_memory()
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
                 break
@@ -306,17 +318,19 @@ class Guest:
         started = time.monotonic()
         if self.started_at is None:
             self.started_at = started
-        self.wire.send(b"s", json_text({"step": index}))
+        self.next_watch = started + WATCH_SECONDS[0]
+        self.announcement = json_text({"step": index})
         self.program.supply(self.input_data)
         self.input_data = []
         while self.program.status is None:
             self.turn()
         seconds = time.monotonic() - started
+        self.announce()
         if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
             self.flags["processes_killed"] = True  # it ended, and left a crowd behind
         self.bury_all()
         self.drain_outputs()
-        self.look_at_disks()
+        self.flags["disk_full"] |= is_one_full(self.boot["folders"])
         status = self.program.status
         self.program.close()
         self.program = None
@@ -328,6 +342,13 @@ class Guest:
         ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
         self.wire.send(b"x", json_text(ended))
         return code == 0
+
+    def announce(self):
+        """Tell that the step has started, once. Not at once: of a quick program this travels
+        with the first output, and does not wake up the host beside it."""
+        if self.announcement:
+            self.wire.send(b"s", self.announcement)
+            self.announcement = b""
 
     def start_step(self, step):
         if not step["launched"]:
@@ -351,12 +372,6 @@ class Guest:
                 while self.wire.sender.unsent >= BACKLOG:
                     self.turn()
 
-    def look_at_disks(self):
-        for folder in self.boot["folders"]:
-            free = os.statvfs(folder)
-            if free.f_bavail * free.f_frsize < 1 << 16:
-                self.flags["disk_full"] = True
-
     # --- the end -----------------------------------------------------------------------
 
     def collect_files(self, placed_at):
@@ -377,14 +392,6 @@ class Guest:
         while self.wire.sender.unsent:
             self.turn()
         os._exit(0)
-
-
-def kill_all():
-    """SIGKILL for every process but this one, in every process group and namespace."""
-    try:
-        os.kill(-1, _signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ _DRAWING_MODULES = (
     "PIL.PngImagePlugin",
 )
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
-_MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
+# What an import may read in the work folder: modules, and matplotlib's own settings.
+_READ_BY_IMPORTS = (".py", ".pyc", ".so", ".zip", ".pth", "matplotlibrc")
 _VALUE_PATH = "/tmp/.run-code-value"
 _DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
@@ -140,9 +141,10 @@ def job_frames(
 def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     """Whether the first step behaves the same in an interpreter with preloaded modules.
 
-    It does not when a file or folder beside it could take the place of a module: the
-    preloaded one would be in ``sys.modules`` already. Any Python file or folder of the
-    request counts, whatever its name: the modules' own imports are many, and cold is right.
+    It does not when a file or folder beside it could take the place of a module, or is read
+    by one when it is imported: the preloaded one would be in ``sys.modules`` already. Any
+    Python file or folder of the request counts, whatever its name: the modules' own imports
+    are many, and cold is right.
     Nor does a program that forks: in gVisor each child of a process with those modules takes
     some 35 MB of its own, of a plain one 4 MB.
     """
@@ -150,7 +152,7 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     if not language_named(first.language).launched or _FORKING.search(first.code):
         return False
     beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
-    return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
+    return not any("/" in name or name.endswith(_READ_BY_IMPORTS) for name in beside)
 
 
 def _step(index: int, language_name: str, file_name: str, warm: bool) -> dict[str, Any]:

@@ -68,10 +68,8 @@ PROCESS = os.getpid()
 
 
 def preload(names: list[str]) -> None:
-    """Import the modules; one that fails does so again in the program that imports it.
-
-    The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
-    """
+    """Import the modules; one that fails does so again in the program that imports it."""
+    # The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
     saved = os.dup(1), os.dup(2)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -79,6 +77,8 @@ def preload(names: list[str]) -> None:
     for name in names:
         try:
             __import__(name)
+            if name == "matplotlib.pyplot":
+                draw_first_picture()
         except Exception:
             continue
     # Or the interpreter searches them for garbage at its end, for 0.4 s.
@@ -89,6 +89,13 @@ def preload(names: list[str]) -> None:
     os.dup2(saved[1], 2)
     for descriptor in (*saved, silence):
         os.close(descriptor)
+
+
+def draw_first_picture() -> None:
+    """Have matplotlib find and read its fonts. Not by pyplot, which counts its figures."""
+    figure = sys.modules["matplotlib.figure"].Figure()
+    figure.subplots().set_title("x")
+    figure.savefig(io.BytesIO(), format="png")
 
 
 def receive(descriptor: int) -> dict[str, list[str]]:
@@ -229,8 +236,7 @@ class Displays:
         """The display part, which is told when the program has ended."""
         if self.part is None:
             space: dict[str, Any] = {"__name__": "run_code_display"}
-            code = compile(self.program, "<display>", "exec", dont_inherit=True)
-            exec(code, space)
+            exec(compile(self.program, "<display>", "exec", dont_inherit=True), space)
             self.part = space["Display"](self.folder)
             atexit.register(at_end, FIGURES_SECONDS, self.part.program_ended)
         return self.part
@@ -326,12 +332,7 @@ class Report:
     def __init__(self) -> None:
         self.hook = sys.excepthook
 
-    def __call__(
-        self,
-        kind: type[BaseException],
-        error: BaseException,
-        trace: "TracebackType | None",
-    ) -> None:
+    def __call__(self, kind: "Any", error: BaseException, trace: "Any") -> None:
         trace = without_launcher(error)
         sys.last_traceback = trace
         sys.excepthook = self.hook
@@ -375,9 +376,8 @@ if __name__ == "__main__":
     code = load(path, arguments, LastValue(release["value"][0], displays))
     if "__annotations__" in globals():
         namespace["__annotations__"] = {}
-    loader = SourceFileLoader("__main__", path)
     namespace.update(__builtins__=__builtins__, __file__=path)
-    namespace.update(__cached__=None, __loader__=loader)
+    namespace.update(__cached__=None, __loader__=SourceFileLoader("__main__", path))
     report = Report()
     # From here on no function is called that the program's own trace function could see.
     try:

@@ -243,7 +243,7 @@ class WarmPool:
             sandbox = boot_sandbox(
                 self._engine, spec, self._cancel, Deadline(_BOOT_SECONDS)
             )
-        except SandboxError as error:
+        except Exception as error:  # whatever it was, the thread lives on
             self._note_failure(error)
             return False
         now = time.monotonic()
@@ -262,7 +262,7 @@ class WarmPool:
             sandbox.channel.close()
         return kept
 
-    def _note_failure(self, error: SandboxError) -> None:
+    def _note_failure(self, error: Exception) -> None:
         with self._changed:
             if self._closed:
                 return
@@ -273,7 +273,8 @@ class WarmPool:
             "no sandbox could be made ahead, next try in %d s: %s (%s)",
             self._pause,
             error,
-            error.detail,
+            getattr(error, "detail", ""),
+            exc_info=None if isinstance(error, SandboxError) else error,
         )
 
 

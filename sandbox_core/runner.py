@@ -22,7 +22,12 @@ from sandbox_core.limits import Limits
 from sandbox_core.models import OnEvent, RunRequest, RunResult
 from sandbox_core.outcome import Evidence
 from sandbox_core.pool import PoolSettings, PoolStats, WarmPool
-from sandbox_core.protocol import FrameReader, bootstrap_argv, encode_frame
+from sandbox_core.protocol import (
+    FrameReader,
+    bootstrap_argv,
+    encode_frame,
+    joined_frames,
+)
 from sandbox_core.recorder import Recorder
 
 __all__ = ["Budgets", "LocalRunner", "Runner"]
@@ -223,10 +228,11 @@ class _Session:
         size += len(self._request.stdin)
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(self._request.limits)
-        for frame in job_frames(self._request, self._plan, lease_seconds, is_warm):
+        frames = job_frames(self._request, self._plan, lease_seconds, is_warm)
+        for data in joined_frames(frames):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
-            channel.send(frame, upload)
+            channel.send(data, upload)
         self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
 
     def _follow(self) -> None:

@@ -187,15 +187,12 @@ def _bindings(module: SourceModule) -> Iterator[tuple[str, str, int]]:
 def _render(
     plugin: Plugin, modules: list[SourceModule], project: dict[str, Any], digest: str
 ) -> str:
-    parts = [_frontmatter(plugin, project), _file_notes(modules, project, digest)]
-    parts.append(_merged_imports(modules))
-    parts += [_module_part(module) for module in modules]
-    text = black.format_str("\n\n".join(parts), mode=black.Mode())
+    head = [_frontmatter(plugin, project), _file_notes(modules, project, digest)]
+    head.append(_merged_imports(modules))
+    # As Black formats it, or Open WebUI's editor would. The modules are formatted already.
+    text = black.format_str("\n\n".join(head), mode=black.Mode())
+    text += "".join(f"\n{_module_part(module)}\n" for module in modules)
     violations = phrase_violations(plugin.target, text)
-    if black.format_str(text, mode=black.Mode()) != text:
-        violations.append(
-            Violation(plugin.target, 1, "Black would change this file again.")
-        )
     violations += _changed_meaning(plugin, modules, text)
     if violations:
         raise BundleError(violations)
@@ -280,11 +277,16 @@ def _module_part(module: SourceModule) -> str:
     """The module's text between markers, without imports and ``__all__``."""
     lines: list[str | None] = list(module.text.splitlines())
     for node in module.dropped:
-        for index in range(node.lineno - 1, node.end_lineno or node.lineno):
-            lines[index] = None
+        start = node.lineno - 1
+        while start and lines[start - 1] == "":
+            start -= 1
+        stop = node.end_lineno or node.lineno
+        lines[start:stop] = [None] * (stop - start)
     body = "\n".join(line for line in lines if line is not None).strip("\n")
     begin, end = (f"# ===== {word} {module.path} =====" for word in ("begin", "end"))
-    return f"{begin}\n\n{body}\n\n{end}"
+    blocks = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    gap = "\n\n\n" if isinstance(module.tree.body[-1], blocks) else "\n\n"
+    return f"{begin}\n\n{body}{gap}{end}"
 
 
 def _changed_meaning(

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     5013f9f74156a2ebb53bc09423cda41933c10e460b5557549d4850648f39de25
+#     4d45942082398508795d120105799c0654f930d824a5664f46a9aa4785902e41
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -230,7 +230,6 @@ class ProtocolError(SandboxError):
 # ===== begin sandbox_core/limits.py =====
 
 """The limits of one run: a validated value, and one record per limit for docs and valves."""
-
 
 MIB = 1 << 20
 
@@ -480,7 +479,6 @@ def signal_name(number: int) -> str:
 files), because two copies of this module may meet in one process: each pasted plugin holds
 its own, and only plain values may cross between them.
 """
-
 
 _PIECE_BYTES = 1 << 20
 
@@ -743,7 +741,6 @@ open to Open WebUI's own origin in the settings. The inner one is ours: scripts 
 else, an origin of its own always, no network but the libraries that charts are drawn with.
 """
 
-
 _LARGEST_EMBED = 1 << 20
 _MOST_EMBEDS = 4
 _TALLEST = 2000  # pixels
@@ -831,7 +828,6 @@ A name from a program or a person is any text. In the work folder it stays what 
 as a file system takes it; a download gets a name that is safe on every computer.
 """
 
-
 _LONGEST_BYTES = 255
 _LONGEST_DOWNLOAD = 200
 _LONGEST_SUFFIX = 20
@@ -907,7 +903,6 @@ def _shortened(name: str, most_bytes: int) -> str:
 
 """The model's own text in a stored or posted chat message, whatever its shape."""
 
-
 # Ids of the items that hold our results in a message's `output` list begin so.
 RESULT_ITEM_PREFIX = "msg_run_code_"
 
@@ -963,7 +958,6 @@ Responses API), and sends it to the model; ``content`` is ignored by both. An it
 known by its id. Status lines of ours have an extra key, our mark, by which a run that a
 restart cut off is found again.
 """
-
 
 MARK = "run_code"
 
@@ -1037,7 +1031,6 @@ Verified with Open WebUI 0.12.4. Its modules are imported where they are used: o
 (a self-test, a unit test) this module still loads. Calls are awaited only where they give
 something awaitable, because older versions have synchronous models.
 """
-
 
 _host_log = logging.getLogger("run_code.host")
 _RECENT_SECONDS = 7 * 24 * 3600
@@ -1210,7 +1203,6 @@ async def messages_with_marks() -> list[MarkedMessage]:
 The arithmetic is pure. The lock is a file in Open WebUI's data folder, so that two workers
 of one server cannot both take the last free place.
 """
-
 
 _LOCK_FOLDER = "run-code-locks"
 _STRIPES = 64  # lock files in all; people who share one only wait for each other
@@ -1530,7 +1522,6 @@ that a page or a drawing from a sandbox never runs as a page of Open WebUI; a pi
 by an ``<img>`` runs no script whatever it holds.
 """
 
-
 _ANYTHING = "application/octet-stream"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _MORE_TYPES = {
@@ -1619,7 +1610,6 @@ def can_preview(kind: str) -> bool:
 
 """The whole output of a run, on disk: what the head and the tail in memory leave out."""
 
-
 _IN_MEMORY = 1 << 16
 _SPOOLED_NAME = "full-output.txt"
 
@@ -1681,7 +1671,6 @@ class OutputSpool:
 # ===== begin owui_plugin/file_store.py =====
 
 """What a run made, kept as files of the person in Open WebUI's own store."""
-
 
 ARCHIVE_ABOVE = 10  # files of one run; more are offered in a ZIP archive too
 _ARCHIVE_NAME = "files.zip"
@@ -1921,7 +1910,6 @@ on this machine's file system. So the engine has to be on this machine, and the 
 seen under the same path here: what cannot be looked at is refused.
 """
 
-
 _ROOT = "/data"
 _MOST_FOLDERS = 16
 _MOST_ENTRIES = 100_000  # looked at for sockets, which gVisor lets nobody open anyway
@@ -2102,7 +2090,6 @@ def _folder_refusal(folder: DataFolder, reason: str) -> InvalidRequest:
 Every one ends by itself after a while, so that a host on which a limit does not bite is told
 so, and not harmed.
 """
-
 
 PROOF_WORK_MIB = 8
 _SURVIVED = "print('survived')\n"
@@ -2289,7 +2276,6 @@ def accepted_names(text: str) -> tuple[str, ...]:
 # ===== begin owui_plugin/valves.py =====
 
 """The valves of both plugins, as Open WebUI's forms show them and pydantic checks them."""
-
 
 _PROOF = f"({'|'.join(PROOF_NAMES)})"
 _limit_by_name = {record.name: record for record in limit_records()}
@@ -2581,7 +2567,6 @@ class Deadline:
 
 """Who owns a sandbox and until when: the labels that let a reaper find what is left over."""
 
-
 LABEL_OWNER = "run-code.owner"
 LABEL_RUN = "run-code.run"
 LABEL_EXPIRES = "run-code.expires"
@@ -2799,7 +2784,6 @@ class Engine(Protocol):
 
 """The one place where errors of the docker SDK and its transport become ours."""
 
-
 _RUNTIME_WORDS = (
     "runtime name",  # not registered: "unknown or invalid runtime name" and the like
     "unknown runtime",
@@ -2897,7 +2881,6 @@ def _error_from_answer(error: Exception, detail: str) -> EngineError:
 
 """Docker's low-level client with a time-out for every call and our errors."""
 
-
 _CALL_SECONDS = 10.0
 _PULL_SECONDS = 600.0
 
@@ -2960,6 +2943,9 @@ class DockerApi:
             client = docker.APIClient(**where)
             self._version = client.api_version
             _make_punctual(client)
+            # No proxy leads to a socket; and requests goes through os.environ for each call,
+            # which fails when another thread changes it.
+            client.trust_env = not address.startswith("unix://")
             try:
                 yield client
             finally:
@@ -2992,7 +2978,6 @@ From Docker come records of a stream number, three zero bytes, a 4-byte big-endi
 and data (Docker Engine API, "ContainerAttach"). stdout is the channel; what the sandbox
 writes to stderr is kept, bounded, as diagnostics.
 """
-
 
 _CHUNK = 1 << 18
 _KILL_PATIENCE = 1.5
@@ -3232,7 +3217,6 @@ API 1.41, "ContainerCreate") and to an OCI bundle; tests pin the results. Each o
 reason.
 """
 
-
 WORK_FOLDER = "/mnt/data"
 HOME_FOLDER = "/tmp/home"
 TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
@@ -3457,7 +3441,6 @@ Four calls make a sandbox: create, attach, start, remove. Every call has a time-
 every attach has a connection of its own.
 """
 
-
 _LIST_SECONDS = 10.0
 _START_SECONDS = 15.0
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -3612,7 +3595,6 @@ def _lease_of(entry: dict[str, Any]) -> Lease:
 
 """Podman by way of its Docker-compatible socket: the Docker engine at another address."""
 
-
 _OF_ALL = "/run/podman/podman.sock"
 
 
@@ -3656,7 +3638,6 @@ def _usual_sockets(environ: Mapping[str, str]) -> Iterator[str]:
 # ===== begin sandbox_core/engines/runsc_errors.py =====
 
 """The one place where what runsc says of itself becomes an error of ours."""
-
 
 # runsc's own exit code when it could not make a sandbox (util.Fatalf).
 RUNSC_FAILED = 128
@@ -3710,7 +3691,6 @@ def error_from_runsc(said: str) -> EngineError:
 ``STATE/ID/`` holds ``lease.json`` (owner, run, expiry), the OCI bundle and runsc's own state.
 A folder comes into being with its lease in it, so that no crash leaves one without.
 """
-
 
 # A Unix socket's path may have 107 characters, and runsc puts one below the sandbox's folder.
 _LONGEST_STATE_PATH = 60
@@ -3844,7 +3824,6 @@ lets us make one, else a watch of our own. Never none.
 The guest's own watch, RLIMIT_NPROC and the sizes of the tmpfs folders are inside, and hold
 in either case. These walls stand behind them, around gVisor itself.
 """
-
 
 _PARENT = "run-code"
 _CPU_PERIOD_US = 100_000
@@ -4094,7 +4073,6 @@ runsc's own child processes die with it (it asks the kernel for that), and it is
 if we are killed, the guest's stdin ends, and so does the guest.
 """
 
-
 _PIPE_CHUNK = 1 << 18
 _PIPE_SLICE_SECONDS = 0.5
 _PIPE_PATIENCE = 1.5
@@ -4274,7 +4252,6 @@ An allow-list: the standard library's code, named packages by their own lists of
 programs, and the libraries that all of these load. Everything is copied to the path that it
 has here, into a folder with an /etc of our own; nothing else of this machine is in it.
 """
-
 
 # Distributions, with what they need in turn. What is not installed here is left out.
 HOST_PACKAGES = (
@@ -4486,7 +4463,6 @@ A prepared image is ``IMAGES/NAME/`` with ``rootfs/`` and ``image.json`` (``{"en
 scripts/rootfs makes it. NAME is the image's, with ``/`` and ``:`` as ``_``.
 """
 
-
 DEFAULT_ENV = (
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG=C.UTF-8",
@@ -4603,7 +4579,6 @@ def _read_image(folder: Path) -> RootImage:
 
 """gVisor's program on this machine: where it is, and what it may do here."""
 
-
 # Older releases lack --overlay2 and answer EINVAL on a full tmpfs.
 OLDEST_RUNSC = 20230801
 
@@ -4669,7 +4644,6 @@ One ``runsc run`` is one hardened, single-use sandbox. What Docker does for the 
 is done here in four small modules: folders with leases (runsc_state), limits on the host's
 side (runsc_walls), the root file system (runsc_images), and the pipes (runsc_channel).
 """
-
 
 _PLATFORMS = ("systrap", "ptrace", "kvm")
 
@@ -4838,7 +4812,6 @@ class RunscEngine:
 
 """Which engine starts the sandboxes: the one place that knows them by name."""
 
-
 _CONTAINER_ENGINES = {engine.name: engine for engine in (DockerEngine, PodmanEngine)}
 ENGINE_NAMES = (*_CONTAINER_ENGINES, RunscEngine.name)
 _DOCKER_SOCKET = "/var/run/docker.sock"
@@ -4894,7 +4867,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+5013f9f74156"
+BUILD_ID = "0.1.0+4d4594208239"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5512,10 +5485,24 @@ def memory_now(folders):
     return values[b"MemFree"], values[b"AnonPages"] - in_folders
 
 
+def is_one_full(folders):
+    """Whether one of the folders has less than 64 KiB left."""
+    free = (os.statvfs(folder) for folder in folders)
+    return any(status.f_bavail * status.f_frsize < 1 << 16 for status in free)
+
+
 def count_tasks():
     """Processes and threads of the whole sandbox, this one included."""
     ctypes.CDLL(None).sysinfo(SYSINFO)
     return int.from_bytes(SYSINFO[80:82], "little")
+
+
+def kill_all():
+    """SIGKILL for every process but this one, in every process group and namespace."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 '''
 
 GUEST_SOURCE = r'''"""The guest: the first process in every sandbox. It runs the steps of one job and ends.
@@ -5542,6 +5529,8 @@ from sandbox_core.guest_process import (
     count_tasks,
     describe_kernel,
     forbid_user_namespaces,
+    is_one_full,
+    kill_all,
     memory_now,
     start_helper,
     start_program,
@@ -5557,10 +5546,10 @@ from sandbox_core.guest_wire import (
 BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
 COALESCE_SECONDS = 0.005
 BURST = 1 << 15  # a read this long means that more is there: do not pause
-WATCH_SECONDS = 0.02
-FULL_SECONDS = (
-    2.0  # so long at the process limit means: a fork bomb, not a busy program
-)
+WATCH_SECONDS = 0.02, 0.1  # each look takes time from the program
+FILL_RATE = 4 << 30  # bytes a second: no program takes memory faster
+# So long at the process limit means: a fork bomb, not a busy program.
+FULL_SECONDS = 2.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 READY = b"r"
@@ -5590,10 +5579,12 @@ class Guest:
         self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
+        self.announcement = b""  # of a step that has started
         self.value_path = ""  # of the last step that was started
         self.started_at = None
         self.seconds = 0.0
         self.full_since = None
+        self.used_before = 0
         self.next_watch = 0.0
         self.lease_end = time.monotonic() + 60
         self.wake, wake_write = os.pipe()
@@ -5607,9 +5598,10 @@ class Guest:
             self.turn()
         forbid_user_namespaces()
         self.unpacking = True
-        self.helper = start_helper(self.boot, self.unpack_files)
+        self.helper = start_helper(self.boot, lambda report: unpack(report, self.boot))
         if self.boot["preload"]:
             self.warm_up()
+        self.look_at_memory()  # takes milliseconds, and nobody waits yet
         self.wire.send(b"h", json_text(describe_kernel()))
         try:
             placed_at = self.await_unpacked()
@@ -5721,6 +5713,7 @@ class Guest:
         if not data:
             program.close_output(descriptor)
             return False
+        self.announce()
         room = self.job["output_bytes"] - self.printed
         self.printed += len(data)
         if room > 0:
@@ -5735,18 +5728,25 @@ class Guest:
 
     # --- the watch over time, memory and processes -------------------------------------
 
+    def look_at_memory(self):
+        """What is used now is not the program's: this process, a launcher, the input."""
+        self.used_before = memory_now(self.boot["folders"])[1]
+
     def watch(self, now):
         if now < self.next_watch:
             return
-        self.next_watch = now + WATCH_SECONDS
+        self.announce()
         if now - self.started_at > self.job["seconds"]:
             self.stop_program("timed_out")
         free, used = memory_now(self.boot["folders"])
-        if (
-            used - self.used_before > self.job["memory_bytes"]
-            or free < self.job["reserve_bytes"]
-        ):
+        left = min(
+            self.job["memory_bytes"] - (used - self.used_before),
+            free - self.job["reserve_bytes"],
+        )
+        if left < 0:
             self.stop_program("memory_killed")
+        shortest, longest = WATCH_SECONDS
+        self.next_watch = now + max(shortest, min(longest, left / FILL_RATE))
         self.watch_tasks(now)
 
     def watch_tasks(self, now):
@@ -5787,9 +5787,6 @@ class Guest:
 
     # --- steps -------------------------------------------------------------------------
 
-    def unpack_files(self, report):
-        unpack(report, self.boot)
-
     def await_unpacked(self):
         """The file system's time after all files were placed, in ns. Raises OSError."""
         helper = self.helper
@@ -5810,9 +5807,11 @@ class Guest:
         return int(payload)
 
     def run_steps(self):
-        if self.launcher is not None and not self.job["steps"][0]["warm"]:
+        has_idle_launcher = self.launcher and not self.job["steps"][0]["warm"]
+        if has_idle_launcher:
             self.dismiss_launcher()
-        self.used_before = memory_now(self.boot["folders"])[1]
+        if has_idle_launcher or self.input_data:
+            self.look_at_memory()
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
                 break
@@ -5826,17 +5825,19 @@ class Guest:
         started = time.monotonic()
         if self.started_at is None:
             self.started_at = started
-        self.wire.send(b"s", json_text({"step": index}))
+        self.next_watch = started + WATCH_SECONDS[0]
+        self.announcement = json_text({"step": index})
         self.program.supply(self.input_data)
         self.input_data = []
         while self.program.status is None:
             self.turn()
         seconds = time.monotonic() - started
+        self.announce()
         if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
             self.flags["processes_killed"] = True  # it ended, and left a crowd behind
         self.bury_all()
         self.drain_outputs()
-        self.look_at_disks()
+        self.flags["disk_full"] |= is_one_full(self.boot["folders"])
         status = self.program.status
         self.program.close()
         self.program = None
@@ -5848,6 +5849,13 @@ class Guest:
         ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
         self.wire.send(b"x", json_text(ended))
         return code == 0
+
+    def announce(self):
+        """Tell that the step has started, once. Not at once: of a quick program this travels
+        with the first output, and does not wake up the host beside it."""
+        if self.announcement:
+            self.wire.send(b"s", self.announcement)
+            self.announcement = b""
 
     def start_step(self, step):
         if not step["launched"]:
@@ -5871,12 +5879,6 @@ class Guest:
                 while self.wire.sender.unsent >= BACKLOG:
                     self.turn()
 
-    def look_at_disks(self):
-        for folder in self.boot["folders"]:
-            free = os.statvfs(folder)
-            if free.f_bavail * free.f_frsize < 1 << 16:
-                self.flags["disk_full"] = True
-
     # --- the end -----------------------------------------------------------------------
 
     def collect_files(self, placed_at):
@@ -5897,14 +5899,6 @@ class Guest:
         while self.wire.sender.unsent:
             self.turn()
         os._exit(0)
-
-
-def kill_all():
-    """SIGKILL for every process but this one, in every process group and namespace."""
-    try:
-        os.kill(-1, _signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 if __name__ == "__main__":
@@ -6625,10 +6619,8 @@ PROCESS = os.getpid()
 
 
 def preload(names: list[str]) -> None:
-    """Import the modules; one that fails does so again in the program that imports it.
-
-    The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
-    """
+    """Import the modules; one that fails does so again in the program that imports it."""
+    # The descriptors are silenced, not sys.stdout and sys.stderr: a module may keep those.
     saved = os.dup(1), os.dup(2)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -6636,6 +6628,8 @@ def preload(names: list[str]) -> None:
     for name in names:
         try:
             __import__(name)
+            if name == "matplotlib.pyplot":
+                draw_first_picture()
         except Exception:
             continue
     # Or the interpreter searches them for garbage at its end, for 0.4 s.
@@ -6646,6 +6640,13 @@ def preload(names: list[str]) -> None:
     os.dup2(saved[1], 2)
     for descriptor in (*saved, silence):
         os.close(descriptor)
+
+
+def draw_first_picture() -> None:
+    """Have matplotlib find and read its fonts. Not by pyplot, which counts its figures."""
+    figure = sys.modules["matplotlib.figure"].Figure()
+    figure.subplots().set_title("x")
+    figure.savefig(io.BytesIO(), format="png")
 
 
 def receive(descriptor: int) -> dict[str, list[str]]:
@@ -6786,8 +6787,7 @@ class Displays:
         """The display part, which is told when the program has ended."""
         if self.part is None:
             space: dict[str, Any] = {"__name__": "run_code_display"}
-            code = compile(self.program, "<display>", "exec", dont_inherit=True)
-            exec(code, space)
+            exec(compile(self.program, "<display>", "exec", dont_inherit=True), space)
             self.part = space["Display"](self.folder)
             atexit.register(at_end, FIGURES_SECONDS, self.part.program_ended)
         return self.part
@@ -6883,12 +6883,7 @@ class Report:
     def __init__(self) -> None:
         self.hook = sys.excepthook
 
-    def __call__(
-        self,
-        kind: type[BaseException],
-        error: BaseException,
-        trace: "TracebackType | None",
-    ) -> None:
+    def __call__(self, kind: "Any", error: BaseException, trace: "Any") -> None:
         trace = without_launcher(error)
         sys.last_traceback = trace
         sys.excepthook = self.hook
@@ -6932,9 +6927,8 @@ if __name__ == "__main__":
     code = load(path, arguments, LastValue(release["value"][0], displays))
     if "__annotations__" in globals():
         namespace["__annotations__"] = {}
-    loader = SourceFileLoader("__main__", path)
     namespace.update(__builtins__=__builtins__, __file__=path)
-    namespace.update(__cached__=None, __loader__=loader)
+    namespace.update(__cached__=None, __loader__=SourceFileLoader("__main__", path))
     report = Report()
     # From here on no function is called that the program's own trace function could see.
     try:
@@ -6961,7 +6955,6 @@ if __name__ == "__main__":
 # ===== begin sandbox_core/guest_program.py =====
 
 """The programs of a sandbox that are made of several modules' texts."""
-
 
 _OWN_IMPORT = re.compile(r"^from sandbox_core\.\w+ import .*\n", re.MULTILINE)
 
@@ -7195,7 +7188,6 @@ Names from a request are checked before anything starts; names and sizes from a 
 untrusted, and file contents go to unlinked temporary files, never whole into memory.
 """
 
-
 _LONGEST_PART = 255
 _NO_ROOM = "there was no room for it on the server"
 _DEEPEST = 20
@@ -7392,7 +7384,6 @@ The sandbox sends them as files of a folder that the program could have written 
 names say what they are, ``NUMBER-KIND.ENDING``; what has no such name is no display.
 """
 
-
 # Their number, the size of each, and of all together; the launcher keeps to the same.
 DISPLAY_LIMITS = Limits(files=40, file_mib=8, work_mib=24)
 _DISPLAY_NAME = re.compile(
@@ -7466,8 +7457,8 @@ the other side). Whatever comes from the sandbox is untrusted: kind, length, ord
 content are checked here, and a breach raises ProtocolError.
 """
 
-
 DATA_CHUNK = 1 << 20
+_JOINED_BYTES = 1 << 16
 _LARGEST_DATA = 1 << 18
 _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
@@ -7504,6 +7495,18 @@ def encode_program(text: str) -> bytes:
 def encode_frame(kind: str, payload: bytes | memoryview = b"") -> bytes:
     """One frame for the guest; ``payload`` may be empty."""
     return kind.encode() + len(payload).to_bytes(4, "big") + payload
+
+
+def joined_frames(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in fewer pieces: each one that travels wakes up several processes."""
+    pending = b""
+    for frame in frames:
+        if pending and len(pending) + len(frame) > _JOINED_BYTES:
+            yield pending
+            pending = b""
+        pending += frame
+    if pending:
+        yield pending
 
 
 def encode_header(kind: str, values: Mapping[str, Any]) -> bytes:
@@ -7614,7 +7617,6 @@ def _check_frame(untrusted_kind: bytes, untrusted_length: int) -> None:
 
 """What the guest is told: the boot frame, and the frames of one job."""
 
-
 # What the first picture makes matplotlib import.
 _DRAWING_MODULES = (
     "matplotlib.backends.backend_agg",
@@ -7625,7 +7627,8 @@ _DRAWING_MODULES = (
     "PIL.PngImagePlugin",
 )
 _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|joblib")
-_MODULE_ENDINGS = (".py", ".pyc", ".so", ".zip", ".pth")
+# What an import may read in the work folder: modules, and matplotlib's own settings.
+_READ_BY_IMPORTS = (".py", ".pyc", ".so", ".zip", ".pth", "matplotlibrc")
 _VALUE_PATH = "/tmp/.run-code-value"
 _DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
@@ -7732,9 +7735,10 @@ def job_frames(
 def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     """Whether the first step behaves the same in an interpreter with preloaded modules.
 
-    It does not when a file or folder beside it could take the place of a module: the
-    preloaded one would be in ``sys.modules`` already. Any Python file or folder of the
-    request counts, whatever its name: the modules' own imports are many, and cold is right.
+    It does not when a file or folder beside it could take the place of a module, or is read
+    by one when it is imported: the preloaded one would be in ``sys.modules`` already. Any
+    Python file or folder of the request counts, whatever its name: the modules' own imports
+    are many, and cold is right.
     Nor does a program that forks: in gVisor each child of a process with those modules takes
     some 35 MB of its own, of a plain one 4 MB.
     """
@@ -7742,7 +7746,7 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     if not language_named(first.language).launched or _FORKING.search(first.code):
         return False
     beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
-    return not any("/" in name or name.endswith(_MODULE_ENDINGS) for name in beside)
+    return not any("/" in name or name.endswith(_READ_BY_IMPORTS) for name in beside)
 
 
 def _step(index: int, language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
@@ -7764,7 +7768,6 @@ def _step(index: int, language_name: str, file_name: str, warm: bool) -> dict[st
 # ===== begin sandbox_core/boot.py =====
 
 """From nothing to a guest that waits for its job: what cold runs and the pool both do first."""
-
 
 _HELLO_POLL_SECONDS = 0.1
 
@@ -7835,7 +7838,6 @@ def _await_hello(
 A pool keeps a few booted sandboxes for every kind that was asked for lately, refills itself
 in the background, and never makes a run wait: it has one, or the run starts cold.
 """
-
 
 _pool_log = logging.getLogger("run_code.pool")
 
@@ -8062,7 +8064,7 @@ class WarmPool:
             sandbox = boot_sandbox(
                 self._engine, spec, self._cancel, Deadline(_BOOT_SECONDS)
             )
-        except SandboxError as error:
+        except Exception as error:  # whatever it was, the thread lives on
             self._note_failure(error)
             return False
         now = time.monotonic()
@@ -8081,7 +8083,7 @@ class WarmPool:
             sandbox.channel.close()
         return kept
 
-    def _note_failure(self, error: SandboxError) -> None:
+    def _note_failure(self, error: Exception) -> None:
         with self._changed:
             if self._closed:
                 return
@@ -8092,7 +8094,8 @@ class WarmPool:
             "no sandbox could be made ahead, next try in %d s: %s (%s)",
             self._pause,
             error,
-            error.detail,
+            getattr(error, "detail", ""),
+            exc_info=None if isinstance(error, SandboxError) else error,
         )
 
 
@@ -8113,7 +8116,6 @@ A valve is checked by pydantic when an administrator saves it. A variable of the
 is checked when it is used: an error while the plugin loads would make Open WebUI switch the
 plugin off, and nobody would read why.
 """
-
 
 _ENVIRONMENT_PREFIX = "RUN_CODE_"
 # The service and whoever deploys it know these by names of their own.
@@ -8333,7 +8335,6 @@ LIMIT_OF_VALVE: dict[str, str] = {
 
 """Events on their way from a run to whoever watches it, who may be slow or asleep."""
 
-
 _feed_log = logging.getLogger("run_code.event_feed")
 _CAP_CHARACTERS = 1 << 18
 _CLOSE_SECONDS = 2.0
@@ -8421,7 +8422,6 @@ Pure and incremental: the runner feeds bytes as they arrive, and what comes out 
 depend on how they were cut into chunks. Cleaned text holds no control characters but
 newline and tab, and a lone carriage return, which means: the current line starts anew.
 """
-
 
 # A control string (OSC, DCS, …) is dropped only when its end is found within this many
 # characters and on the same line: a stray introducer must not swallow what follows it.
@@ -8668,7 +8668,6 @@ def _line_start_after(data: bytes, index: int) -> int:
 # ===== begin sandbox_core/recorder.py =====
 
 """What one run has told us so far: frames in, a RunResult out. No engine, no clock."""
-
 
 _STREAMS = {"o": "stdout", "e": "stderr"}
 _OF_A_STEP = "sx!"
@@ -8932,7 +8931,6 @@ def _notes(outcome: Outcome, seen: Evidence, request: RunRequest) -> tuple[str, 
 from asking a sandbox to end to ending it.
 """
 
-
 _LOG = logging.getLogger("run_code.runner")
 _POLL_SECONDS = 0.1
 _BYTES_PER_SECOND = 5 << 20
@@ -9129,10 +9127,11 @@ class _Session:
         size += len(self._request.stdin)
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(self._request.limits)
-        for frame in job_frames(self._request, self._plan, lease_seconds, is_warm):
+        frames = job_frames(self._request, self._plan, lease_seconds, is_warm)
+        for data in joined_frames(frames):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
-            channel.send(frame, upload)
+            channel.send(data, upload)
         self._read_until(lambda: self._recorder.started or self._recorder.done, upload)
 
     def _follow(self) -> None:
@@ -9222,7 +9221,6 @@ class _Session:
 # ===== begin sandbox_core/doctor.py =====
 
 """Looks at a host and proves by running things that sandboxes work on it."""
-
 
 _CHECK_SECONDS = 10.0
 _PROOF_SECONDS = 8.0
@@ -9376,7 +9374,6 @@ def _what_happened(result: RunResult) -> str:
 
 """Removes sandboxes that nobody can be using any more: at the start, and on a timer."""
 
-
 _reaper_log = logging.getLogger("run_code.reaper")
 
 
@@ -9442,7 +9439,6 @@ class Reaper:
 # ===== begin sandbox_core/service_client.py =====
 
 """Signed calls to a codebox service, each with a time-out, and its failures in words."""
-
 
 _TOKEN_SECONDS = 60
 _SHORTEST_KEY = 32
@@ -9618,7 +9614,6 @@ happened), ``started`` and ``text`` as in RunEvent, ``file``, ``display`` and ``
 without a ``result`` means that the run was lost.
 """
 
-
 NDJSON = "application/x-ndjson"
 ALIVE_LINE = b'{"event":"alive"}\n'
 _CHUNK_BYTES = 3 << 16  # a multiple of 3 needs no padding
@@ -9768,7 +9763,6 @@ class RunReader:
 # ===== begin sandbox_core/remote_runner.py =====
 
 """Runs requests by way of a codebox service: a runner like the local one, over HTTP."""
-
 
 _remote_log = logging.getLogger("run_code.remote")
 # How long a stopped run may take to hand over what it has.
@@ -9926,7 +9920,6 @@ code, and the proofs come some seconds after the first run. A limit that does no
 in a row, ends the service of this process until a later proof holds.
 """
 
-
 _FIRST_AFTER_SECONDS = 10.0
 _AGAIN_AFTER_SECONDS = 60.0
 _proof_log = logging.getLogger("run_code.proof")
@@ -9999,7 +9992,6 @@ def _refusal_for(failed: list[Finding]) -> str:
 # ===== begin owui_plugin/backend.py =====
 
 """Where the plugins' runs go: to a codebox service, or to a container engine of their own."""
-
 
 # A service has caps of its own, which hold for all workers; these only bound our threads.
 _REMOTE_RUNS = 64
@@ -10273,7 +10265,6 @@ def _settle_answer(answer: asyncio.Future[bool], admitted: bool) -> None:
 The code itself is not in it, only its hash: it may hold what a person pasted in trust.
 """
 
-
 _audit_log = logging.getLogger("run_code.audit")
 
 
@@ -10332,7 +10323,6 @@ Tool are two modules: each would make threads and a reaper of its own. So the ru
 one module object with a fixed name, made at the first use. Only plain values and callables
 cross it, because each copy of the plugins has classes of its own.
 """
-
 
 _BOARD_NAME = "run_code_runtime"
 _STOP_SECONDS = 3.0
@@ -10595,7 +10585,6 @@ Models write them because they know a sandbox with that folder. A browser can do
 them. Pure functions.
 """
 
-
 _WORK_LINK = re.compile(
     r"(?P<start>!?\[[^\]\n]*\]\(\s*)"
     r"(?P<target><?(?:sandbox:)?/mnt/data/(?:[^()\n]|\([^()\n]*\))*?)"
@@ -10673,7 +10662,6 @@ written beside them and sent to the browser as the same list, so that the browse
 agrees with ours. An older or imported one has ``content`` only. One of a temporary chat is in
 the browser alone, which takes it from the action's return value.
 """
-
 
 _presenter_log = logging.getLogger("run_code.presenter")
 # Seconds after the end at which the message is looked at: a browser saves its copy of the
@@ -10896,7 +10884,6 @@ While a turn lasts, Open WebUI keeps the list of its items in memory and writes 
 whatever is stored. So what we have to add waits for the end of the turn.
 """
 
-
 TURN_SECONDS = 3600.0  # a model may call tools and write for long
 STOPPED_TURN_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.1
@@ -10956,7 +10943,6 @@ These are the files that people attached to the messages of the branch, and thos
 under its messages made. A file that a run made takes the place of an older one of its name,
 as in a folder; two attached files of one name are two files, and the second is renamed.
 """
-
 
 _FILE_ADDRESS = re.compile(r"(?:^|/api/v1/files/)([\w-]{1,64})(?:/content)?(?:\?.*)?$")
 _ATTACHMENTS = ("file", "image")
@@ -11089,7 +11075,6 @@ def work_folder_note(
 
 """Runs and findings on a terminal: what both command lines print, and their exit codes."""
 
-
 _EXIT_CODES = {
     Outcome.TIMEOUT: 124,
     Outcome.SANDBOX_ERROR: 125,
@@ -11136,7 +11121,6 @@ echo 'print(1)' | python3 run_code.py [--language python]
 python3 run_code.py --self-test
 """
 
-
 _COULD_NOT_RUN = 125
 
 
@@ -11178,7 +11162,6 @@ Each line is a write to Open WebUI's database, so there are at most three of the
 running, ended. The first two carry our mark, by which a restart finds them again. No run waits
 until they are written, and one that is over at once has the last one only.
 """
-
 
 # After this many seconds over its own limit a run is over at the latest. They hold start-up,
 # transfers and clean-up; in the queue, other people's runs too.
@@ -11266,7 +11249,6 @@ def ended_status(text: str) -> dict[str, Any]:
 
 """What to do next after a failure: one table, shared by people and models."""
 
-
 # Only the end of the error output tells why a program ended.
 _HINT_REACH = 4096
 
@@ -11349,7 +11331,6 @@ def hint_for(result: RunResult) -> str:
 
 """Text from a program with what hides or turns other text made visible."""
 
-
 # Characters that turn the text around them, hide in it, or end a line for some readers.
 _DECEPTIVE = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -11374,7 +11355,6 @@ def visible_kept(text: KeptText) -> KeptText:
 What comes from the program is shown letter for letter inside a fence that it cannot
 close. Outside of a fence everything is escaped.
 """
-
 
 _HEADING = "**Run code** · "
 _VALUE_LABEL = "Value:"
@@ -11490,7 +11470,6 @@ def _result_ending(result: RunResult) -> str:
 
 """Runs that a restart of Open WebUI cut off: their messages are told so, and end."""
 
-
 _interrupted_log = logging.getLogger("run_code.interrupted")
 # More than the margin after which a lease that ran out counts as dead.
 _LEASE_MARGIN_SECONDS = 60.0
@@ -11577,7 +11556,6 @@ def end_as_interrupted(message: dict[str, Any]) -> None:
 
 """Stops a model that makes the same failing call again and again."""
 
-
 REPEAT_SENTENCE = (
     "This exact code has just failed twice with the same input, so it was not run a third "
     "time. Change it: read the last error, then mend its cause or try another way."
@@ -11636,7 +11614,6 @@ class RepeatGuard:
 # ===== begin owui_plugin/file_intake.py =====
 
 """The files of a chat on their way into a run: found, checked, opened."""
-
 
 _intake_log = logging.getLogger("run_code.file_intake")
 _FETCH_SECONDS = 60.0
@@ -11794,7 +11771,6 @@ def _open_stored(path: str) -> IO[bytes]:
 Open WebUI's Markdown makes a player of an HTML block ``<audio>`` or ``<video>`` whose content
 is the address. Every name is shown escaped, short in its middle, with its ending.
 """
-
 
 _MOST_PICTURES = 12
 _MOST_PLAYERS = 3
@@ -12033,7 +12009,6 @@ def _text_size(result: RunResult) -> int:
 
 """What models put around the code that they pass to a tool, taken off again."""
 
-
 _FENCED = re.compile(
     r"\s*(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)\n?[ \t]*(?:\1[`~]*)?\s*\Z", re.DOTALL
 )
@@ -12065,7 +12040,6 @@ def read_call(code: object, language: object) -> tuple[str, Language]:
 # ===== begin sandbox_core/render_model.py =====
 
 """A run's result as short labelled text for a model, never longer than its budget."""
-
 
 _FACT_BYTES = 600
 _LIST_BYTES = 550
@@ -12185,7 +12159,6 @@ def _utf8_size(text: str) -> int:
 # ===== begin owui_plugin/tool.py =====
 
 """The run_code tool: what a model calls to have its code run, and what it is told."""
-
 
 _OWN_IMAGE = CommonValves().image
 _OWN_PACKAGES = (

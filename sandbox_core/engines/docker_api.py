@@ -74,6 +74,9 @@ class DockerApi:
             client = docker.APIClient(**where)
             self._version = client.api_version
             _make_punctual(client)
+            # No proxy leads to a socket; and requests goes through os.environ for each call,
+            # which fails when another thread changes it.
+            client.trust_env = not address.startswith("unix://")
             try:
                 yield client
             finally:

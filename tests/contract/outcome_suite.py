@@ -83,10 +83,10 @@ class OutcomeContract:
         assert 1.9 < result.seconds < 4
 
     def test_r03_a_program_that_is_deaf_to_signals(self, runner):
-        result = run(runner, DEAF, seconds=1)
+        result = run(runner, DEAF, seconds=3)
         assert result.outcome is Outcome.TIMEOUT, describe(result)
         assert str(result.stdout) == "armed\n"
-        assert result.seconds < 4
+        assert result.seconds < 6
 
     def test_a_child_that_keeps_the_pipe_open_does_not_delay_the_end(self, runner):
         result = run(runner, HOLDER)
@@ -172,7 +172,7 @@ class OutcomeContract:
         assert result.outcome is Outcome.CANCELLED, describe(result)
         assert str(result.stdout).startswith(kept)
         assert result.message == "The run was stopped on request."
-        assert took < 3
+        assert took < 10  # of 60
 
     def test_cancel_before_the_start(self, runner):
         cancel = CancelToken()
@@ -191,7 +191,7 @@ class OutcomeContract:
             runner, "import time; time.sleep(60)", cancel, sent, inputs=files
         )
         assert result.outcome is Outcome.CANCELLED, describe(result)
-        assert took < 3
+        assert took < 10  # of 60
 
 
 def cancelled_run(runner, code, cancel, when, on_event=None, **options):

@@ -67,7 +67,7 @@ def admin(server: OpenWebUIServer, browser: Browser) -> Person:
     email, password = "admin@example.com", secrets.token_urlsafe(12)
     client.sign_up("Ada Admin", email, password)
     client.publish_model(MODEL)
-    return Person(client, _session(browser, server.url, email, password))
+    return Person(client, browser_session(browser, server.url, email, password))
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +77,7 @@ def member(server: OpenWebUIServer, browser: Browser, admin: Person) -> Person:
     admin.client.add_user("Bob Member", email, password)
     client = ChatClient(server.url, model=MODEL)
     client.sign_in(email, password)
-    return Person(client, _session(browser, server.url, email, password))
+    return Person(client, browser_session(browser, server.url, email, password))
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +148,10 @@ def pytest_runtest_makereport(
     return report
 
 
-def _session(browser: Browser, url: str, email: str, password: str) -> StorageState:
+def browser_session(
+    browser: Browser, url: str, email: str, password: str
+) -> StorageState:
+    """What a tab needs to be this person's."""
     page = ChatPage(browser, url)
     page.sign_in(email, password)
     session = page.session()

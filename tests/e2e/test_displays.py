@@ -7,7 +7,6 @@ import pytest
 from tests.e2e.conftest import Person
 from tests.e2e.file_runs import call, run_in, told_by_tool, wait_for_files
 from tests.e2e.runs import BUTTON, TOOL, fenced
-from tests.e2e.test_files import images_are_drawn
 from tests.owui.browser import ChatPage
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel
 
@@ -39,13 +38,13 @@ def test_plots_shown_and_saved_are_two_pictures(
     member_page.new_chat(MODEL)
     member_page.ask("plot it")
     assert member_page.press_and_wait(BUTTON) == 200
-    images_are_drawn(member_page, 2)
+    member_page.wait_for_pictures(2)
     member_page.action_button(BUTTON).scroll_into_view_if_needed()
     picture(member_page, "plots")
     shown = member_page.answer_text()
     assert "Warning" not in shown
     member_page.reload()
-    images_are_drawn(member_page, 2)
+    member_page.wait_for_pictures(2)
     assert member_page.answer_text() == shown
 
 

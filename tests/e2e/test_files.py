@@ -45,16 +45,6 @@ LISTING = (
 )
 
 
-def images_are_drawn(page: ChatPage, count: int) -> None:
-    page.page.wait_for_function(
-        """count => [...document.querySelectorAll('#response-content-container img')]
-            .filter(image => image.src.includes('/api/v1/files/') && image.naturalWidth > 99)
-            .length === count""",
-        arg=count,
-        timeout=20_000,
-    )
-
-
 def downloaded(page: ChatPage, number: int) -> tuple[str, bytes]:
     """The suggested name and the bytes of one link of the last answer."""
     links = page.page.locator("#response-content-container a[href*='attachment=true']")
@@ -79,14 +69,14 @@ def test_an_attached_table_becomes_a_chart_under_the_answer(
     member_page.attach(sales)
     member_page.ask("a chart by month, please")
     assert member_page.press_and_wait(BUTTON) == 200
-    images_are_drawn(member_page, 1)
+    member_page.wait_for_pictures(1)
     member_page.action_button(BUTTON).scroll_into_view_if_needed()
     picture(member_page, "live")
     shown = member_page.answer_text()
     assert "780" in shown
 
     member_page.reload()
-    images_are_drawn(member_page, 1)
+    member_page.wait_for_pictures(1)
     assert member_page.answer_text() == shown
     name, data = downloaded(member_page, 0)
     assert name == "by_month.csv"
@@ -94,7 +84,7 @@ def test_an_attached_table_becomes_a_chart_under_the_answer(
 
     other_device = open_page(member)
     other_device.open_chat(member_page.chat_id)
-    images_are_drawn(other_device, 1)
+    other_device.wait_for_pictures(1)
     picture(other_device, "other-device")
     link = other_device.page.get_by_role("link", name="Your table")
     assert member.client.download(str(link.get_attribute("href"))) == data
@@ -125,7 +115,7 @@ def test_a_tool_call_makes_a_chart_and_the_next_one_finds_it(
     assert len(first) < 1024
     assert "base64" not in text
     member_page.open_chat(chat_id)
-    images_are_drawn(member_page, 1)
+    member_page.wait_for_pictures(1)
     picture(member_page, "opened")
     link = member_page.page.get_by_role("link", name="the table").last
     address = str(link.get_attribute("href"))
@@ -269,7 +259,7 @@ open("drawing.svg", "w").write('<svg xmlns="http://www.w3.org/2000/svg" width="2
 """
     chat_id, text = run_in(member.client, model, code)
     member_page.open_chat(chat_id)
-    images_are_drawn(member_page, 1)
+    member_page.wait_for_pictures(1)
     member_page.page.wait_for_function(
         "[...document.querySelectorAll('audio')].some(sound => sound.duration === 2)",
         timeout=20_000,
@@ -307,7 +297,7 @@ Image.new("RGB", (200, 100), "red").save("red.png")
     time.sleep(6)
     member_page.open_chat(chat_id)
     member_page.wait_for_answer_text("ticks.txt", timeout=20)
-    images_are_drawn(member_page, 1)
+    member_page.wait_for_pictures(1)
     assert "tick 5" in member_page.answer_text()
     assert "running…" not in member_page.answer_text()
     picture(member_page, "opened")

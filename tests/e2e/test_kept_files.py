@@ -2,15 +2,16 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from scripts.bringup.rest import Refused
-from tests.e2e.conftest import Person
+from tests.e2e.conftest import Person, browser_session
 from tests.e2e.file_runs import LINK, plain, run_in
 from tests.e2e.runs import FUNCTION, run, valves
 from tests.owui.browser import ChatPage
@@ -63,26 +64,44 @@ def test_U01_two_people_see_only_their_own(admin: Person, member: Person) -> Non
 
 
 def test_U02_nobody_else_opens_a_file_but_readers_of_a_shared_chat(
-    admin: Person, member: Person, model: ScriptedModel
+    browser: Browser,
+    admin: Person,
+    member: Person,
+    open_page: Callable[[Person], ChatPage],
+    model: ScriptedModel,
+    picture: Callable[[ChatPage, str], None],
 ) -> None:
     other = ChatClient(admin.client.url, model=MODEL)
-    admin.client.add_user("Eve Else", "eve@example.com", "a-password-of-eve")
-    other.sign_in("eve@example.com", "a-password-of-eve")
-    code = "open('secret.txt', 'w').write('mine')"
+    account = "eve@example.com", "a-password-of-eve"
+    admin.client.add_user("Eve Else", *account)
+    other.sign_in(*account)
+    code = """\
+import matplotlib.pyplot as plt
+plt.plot([1, 3, 2]); plt.savefig("chart.png")
+open("secret.txt", "w").write("mine")
+"""
     chat_id, text = run_in(member.client, model, code)
-    (address,) = LINK.findall(text)
-    assert member.client.download(address) == b"mine"
+    addresses = LINK.findall(text)
+    assert b"mine" in [member.client.download(address) for address in addresses]
     nobody = ChatClient(admin.client.url)
     for stranger in (other, nobody):
-        with pytest.raises(Refused):
-            stranger.download(address)
-    member.client.post(f"/api/v1/chats/{chat_id}/share")
+        for address in addresses:
+            with pytest.raises(Refused):
+                stranger.download(address)
+    shared = member.client.post(f"/api/v1/chats/{chat_id}/share")
     everybody = {"principal_type": "user", "principal_id": "*", "permission": "read"}
     grants = {"access_grants": [everybody]}
     admin.client.post(f"/api/v1/chats/shared/{chat_id}/access/update", grants)
-    assert other.download(address) == b"mine"
+    assert b"mine" in [other.download(address) for address in addresses]
     with pytest.raises(Refused):
-        nobody.download(address)
+        nobody.download(addresses[0])
+
+    session = browser_session(browser, other.url, *account)
+    page = open_page(Person(other, session))
+    page.open_shared_chat(shared["share_id"])
+    page.wait_for_pictures(1)
+    picture(page, "shared")
+    assert "secret.txt" in page.page.inner_text("body")
 
 
 def test_U06_a_quota_refuses_files_with_numbers_and_shows_the_output(

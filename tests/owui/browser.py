@@ -101,6 +101,10 @@ class ChatPage:
         self._open(f"/c/{chat_id}")
         self.page.wait_for_selector("[id^='message-']", timeout=30 * _SECOND)
 
+    def open_shared_chat(self, share_id: str) -> None:
+        """Open a chat that somebody else shared."""
+        self._open(f"/s/{share_id}", self.page.locator("[id^='message-']").first)
+
     def reload(self) -> None:
         """Load the page anew."""
         self._load(lambda: self.page.reload(wait_until="domcontentloaded"))
@@ -148,6 +152,17 @@ class ChatPage:
         chooser = self.page.locator("input[type=file]").first
         with self.page.expect_response(lambda r: "/api/v1/files" in r.url):
             chooser.set_input_files([str(file) for file in files])
+
+    def wait_for_pictures(self, count: int, timeout: float = 20.0) -> None:
+        """Wait until this many stored pictures are drawn on the page, not just placed."""
+        self.page.wait_for_function(
+            """count => [...document.querySelectorAll('[id^="message-"] img')]
+                .filter(image => image.src.includes('/api/v1/files/')
+                    && image.naturalWidth > 99)
+                .length === count""",
+            arg=count,
+            timeout=timeout * _SECOND,
+        )
 
     # -- the action's button -----------------------------------------------------------
 
@@ -258,23 +273,28 @@ class ChatPage:
     def _note_request(self, request: Request) -> None:
         self._requests.append(request.url)
 
-    def _open(self, path: str) -> None:
+    def _open(self, path: str, landmark: Locator | None = None) -> None:
         self._load(
-            lambda: self.page.goto(self._url + path, wait_until="domcontentloaded")
+            lambda: self.page.goto(self._url + path, wait_until="domcontentloaded"),
+            landmark,
         )
 
-    def _load(self, navigate: Callable[[], object]) -> None:
+    def _load(
+        self, navigate: Callable[[], object], landmark: Locator | None = None
+    ) -> None:
+        """``landmark``: what a page has once it is there, if not a place to write."""
         # Chromium drops its requests whenever a network interface of the machine comes or
         # goes; Open WebUI's page then stays empty or shows an error until it is reloaded.
+        landmark = landmark or self._composer
         for attempt in range(1, _LOAD_ATTEMPTS + 1):
             try:
                 navigate()
                 failed = self.page.get_by_text("500: Internal Error")
-                self._composer.or_(failed).wait_for(timeout=20 * _SECOND)
+                landmark.or_(failed).wait_for(timeout=20 * _SECOND)
             except PlaywrightError:
                 if attempt == _LOAD_ATTEMPTS:
                     raise
-            if self._composer.is_visible():
+            if landmark.is_visible():
                 return
         raise AssertionError("Open WebUI shows an error instead of its page")
 

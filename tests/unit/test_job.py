@@ -131,6 +131,7 @@ def test_a_first_python_step_may_be_warm_unless_modules_lie_beside_it():
     assert not may("numpy/__init__.py")
     assert not may("deep/down/data.csv")
     assert not may("library.so")
+    assert not may("matplotlibrc")
     assert not may(language="bash")
     assert not may(code="import os\nif os.fork() == 0: pass")
     assert not may(code="from multiprocessing import Pool")

@@ -128,8 +128,13 @@ def test_closing_throws_all_away_and_takes_no_more(
     assert pool.stats().idle == 0
 
 
-def test_a_failing_engine_is_asked_again_after_a_pause(engine: FakeEngine) -> None:
-    engine.start_error = EngineUnavailable("The engine is down.")
+@pytest.mark.parametrize(
+    "error", [EngineUnavailable("The engine is down."), KeyError("not foreseen")]
+)
+def test_a_failing_engine_is_asked_again_after_a_pause(
+    engine: FakeEngine, error: Exception
+) -> None:
+    engine.start_error = error
     pool = WarmPool(engine, PoolSettings(size=1))
     pool.take(SPEC)
     pool.refill()

@@ -15,6 +15,7 @@ from sandbox_core.protocol import (
     encode_frame,
     encode_header,
     encode_program,
+    joined_frames,
     parse_header,
 )
 
@@ -170,6 +171,15 @@ def test_the_host_reads_what_the_guest_writes(values):
     from sandbox_core.guest_wire import json_text
 
     assert json.loads(json_text(values)) == values
+
+
+@given(st.lists(st.integers(0, 150_000), max_size=12))
+def test_joined_frames_are_the_same_bytes_in_fewer_pieces(sizes):
+    frames = [encode_frame("D", bytes([n]) * size) for n, size in enumerate(sizes)]
+    pieces = list(joined_frames(frames))
+    assert b"".join(pieces) == b"".join(frames)
+    assert all(pieces)
+    assert all(len(a) + len(b) > 1 << 16 for a, b in pairwise(pieces))
 
 
 def test_the_bootstrap_reads_exactly_the_program():
