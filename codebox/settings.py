@@ -135,6 +135,9 @@ class Settings(BaseModel):
     exec_timeout: float = _maximum(
         "seconds", "Seconds that a run may take. A caller may ask for less."
     )
+    compile_timeout: float = _maximum(
+        "compile_seconds", "Seconds that each compiler may take, apart from the run."
+    )
     max_memory_mb: int = _maximum("memory_mib", "Memory of a program, in MiB.")
     max_cpus: float = _maximum("cpus", "CPUs of a run.")
     max_processes: int = _maximum("processes", "Processes and threads of a program.")

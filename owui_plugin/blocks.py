@@ -15,9 +15,9 @@ from typing import Any, Self
 from owui_plugin.render import strip_results
 from owui_plugin.transcripts import begins_with_prompt, prompted_commands
 from sandbox_core.errors import SandboxError
+from sandbox_core.language import Language
 from sandbox_core.languages import (
     LANGUAGES,
-    Language,
     find_interpreter,
     find_language,
     find_transcript,
@@ -142,11 +142,7 @@ def why_nothing_runs(blocks: Sequence[CodeBlock]) -> str:
     reason = next((block.reason for block in blocks if block.reason), "")
     if reason:
         return f"There is nothing to run: {reason}."
-    words = ", ".join(
-        word
-        for language in LANGUAGES
-        for word in (language.name, *language.aliases[:2])
-    )
+    words = ", ".join(language.name for language in LANGUAGES)
     transcripts = ", ".join(
         language.transcripts[0] for language in LANGUAGES if language.transcripts
     )

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from owui_plugin.blocks import CodeBlock
-from sandbox_core.languages import Language, language_named
+from sandbox_core.language import Language
+from sandbox_core.languages import language_named
 from sandbox_core.models import Step
 
 __all__ = ["LineMap", "join_steps", "line_notes"]

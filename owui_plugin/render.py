@@ -36,6 +36,7 @@ _OUTCOME_WORDS = {
     Outcome.OUTPUT_LIMIT: "output limit",
     Outcome.PROCESS_LIMIT: "process limit",
     Outcome.DISK_LIMIT: "disk limit",
+    Outcome.COMPILE_ERROR: "does not compile",
     Outcome.FAILED: "failed",
     Outcome.OK: "ok",
 }

@@ -6,7 +6,7 @@ backslash at its end, and up to the end word of its here-document.
 
 import re
 
-from sandbox_core.languages import Language
+from sandbox_core.language import Language
 
 __all__ = ["begins_with_prompt", "prompted_commands"]
 

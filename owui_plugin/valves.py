@@ -123,6 +123,7 @@ class CommonValves(BaseModel):
     work_folder_mb: int = _limit_valve("work_mib")
     tmp_mb: int = _limit_valve("tmp_mib")
     shm_mb: int = _limit_valve("shm_mib")
+    compile_seconds: float = _limit_valve("compile_seconds")
     output_kept_kb: int = _limit_valve("kept_output_kib")
     output_limit_mb: int = _limit_valve("output_mib")
     max_files: int = _limit_valve("files")

@@ -3,7 +3,8 @@
 import re
 
 from sandbox_core.errors import InvalidRequest
-from sandbox_core.languages import Language, find_language, language_named
+from sandbox_core.language import Language
+from sandbox_core.languages import find_language, language_named
 
 __all__ = ["read_call"]
 

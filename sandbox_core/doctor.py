@@ -10,8 +10,11 @@ from dataclasses import replace
 
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Engine, Finding
-from sandbox_core.errors import EngineError
-from sandbox_core.languages import LANGUAGES, PYTHON, Language
+from sandbox_core.errors import EngineError, SandboxError
+from sandbox_core.inventory import inventory_request, read_inventory
+from sandbox_core.language import Language
+from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages_interpreted import PYTHON
 from sandbox_core.leases import current_owner
 from sandbox_core.limits import Limits
 from sandbox_core.models import RunRequest, RunResult, Step
@@ -55,8 +58,11 @@ def examine_runner(
 ) -> list[Finding]:
     """The proofs of examine(), with this runner over this engine."""
     findings: list[Finding] = []
-    for language in languages:
+    present = _present(runner, languages)
+    for language in present:
         findings.append(_prove_language(runner, language, limits))
+    if len(present) < len(languages):
+        findings.append(_absent(languages, present))
     if PYTHON in languages and all(finding.ok for finding in findings):
         findings += prove_limits(runner)
         findings.append(_prove_nothing_left(engine))
@@ -89,6 +95,23 @@ def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
         return finding
     text = f"{finding.text} An administrator has accepted this by name."
     return replace(finding, ok=True, text=text)
+
+
+def _present(runner: Runner, languages: Sequence[Language]) -> list[Language]:
+    """Those that the image has; all of them when it cannot be told."""
+    try:
+        found = read_inventory(runner.run(inventory_request())).languages
+    except SandboxError:
+        return list(languages)
+    return [entry for entry in languages if entry.name in found]
+
+
+def _absent(languages: Sequence[Language], present: Sequence[Language]) -> Finding:
+    absent = [entry for entry in languages if entry not in present]
+    titles = ", ".join(entry.title for entry in absent)
+    images = ", ".join(sorted({entry.image for entry in absent}))
+    text = f"Not in this image: {titles}. In the image {images} they are."
+    return Finding("languages", True, text)
 
 
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:

@@ -2,9 +2,9 @@
 
 The host sends this text, then frames, over the container's stdin, and reads frames from its
 stdout; nothing else leads in or out. From the host: B boot, F file, D its data, E end of the
-files, I stdin, G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v
-value, p display (a picture or rich value), f file, d the data of either, q its end, k skipped,
-! failed, z done.
+files, I stdin, G go, C cancel. To the host: h hello, n the image has no such language, c a
+compiler started, s the program started, o/e output, x step ended, v value, p display (a picture
+or rich value), f file, d the data of either, q its end, k skipped, ! failed, z done.
 
 It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
 folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
@@ -19,15 +19,15 @@ import time
 from sandbox_core.guest_files import collect, unpack
 from sandbox_core.guest_process import (
     Launcher,
-    count_tasks,
     describe_kernel,
     forbid_user_namespaces,
     is_one_full,
+    is_program,
     kill_all,
-    memory_now,
     start_helper,
     start_program,
 )
+from sandbox_core.guest_watch import Watch
 from sandbox_core.guest_wire import (
     CHUNK,
     Wire,
@@ -39,10 +39,6 @@ from sandbox_core.guest_wire import (
 BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
 COALESCE_SECONDS = 0.005
 BURST = 1 << 15  # a read this long means that more is there: do not pause
-WATCH_SECONDS = 0.02, 0.1  # each look takes time from the program
-FILL_RATE = 4 << 30  # bytes a second: no program takes memory faster
-# So long at the process limit means: a fork bomb, not a busy program.
-FULL_SECONDS = 2.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 READY = b"r"
@@ -74,11 +70,8 @@ class Guest:
         self.printed = 0
         self.announcement = b""  # of a step that has started
         self.value_path = ""  # of the last step that was started
-        self.started_at = None
-        self.seconds = 0.0
-        self.full_since = None
-        self.used_before = 0
-        self.next_watch = 0.0
+        self.seconds = 0.0  # of the programs, without the compilers
+        self.watch = None
         self.lease_end = time.monotonic() + 60
         self.wake, wake_write = os.pipe()
         os.set_blocking(self.wake, False)
@@ -94,7 +87,8 @@ class Guest:
         self.helper = start_helper(self.boot, lambda report: unpack(report, self.boot))
         if self.boot["preload"]:
             self.warm_up()
-        self.look_at_memory()  # takes milliseconds, and nobody waits yet
+        self.watch = Watch(self.boot)
+        self.watch.look_at_memory()  # takes milliseconds, and nobody waits yet
         self.wire.send(b"h", json_text(describe_kernel()))
         try:
             placed_at = self.await_unpacked()
@@ -131,7 +125,7 @@ class Guest:
         self.wire.sender.flush()
         self.reap()
         if self.program is not None and self.program.status is None:
-            self.watch(time.monotonic())
+            self.look(time.monotonic())
 
     def interests(self, now):
         """(descriptor, event) for all that this turn should wake up for."""
@@ -151,7 +145,7 @@ class Guest:
     def next_timer(self, now):
         timers = [self.lease_end]
         if self.program is not None:
-            timers.append(self.next_watch)
+            timers.append(self.watch.next)
             timers += [
                 until for until in self.program.resting_until.values() if until > now
             ]
@@ -219,39 +213,14 @@ class Guest:
             program.resting_until[descriptor] = time.monotonic() + COALESCE_SECONDS
         return True
 
-    # --- the watch over time, memory and processes -------------------------------------
-
-    def look_at_memory(self):
-        """What is used now is not the program's: this process, a launcher, the input."""
-        self.used_before = memory_now(self.boot["folders"])[1]
-
-    def watch(self, now):
-        if now < self.next_watch:
+    def look(self, now):
+        """Look at what the program uses, when it is time to."""
+        if now < self.watch.next:
             return
         self.announce()
-        if now - self.started_at > self.job["seconds"]:
-            self.stop_program("timed_out")
-        free, used = memory_now(self.boot["folders"])
-        left = min(
-            self.job["memory_bytes"] - (used - self.used_before),
-            free - self.job["reserve_bytes"],
-        )
-        if left < 0:
-            self.stop_program("memory_killed")
-        shortest, longest = WATCH_SECONDS
-        self.next_watch = now + max(shortest, min(longest, left / FILL_RATE))
-        self.watch_tasks(now)
-
-    def watch_tasks(self, now):
-        limit = self.boot["processes"]
-        count = count_tasks() - 1
-        if count < limit - 1:
-            self.full_since = None
-            return
-        self.flags["processes_full"] = True
-        self.full_since = self.full_since or now
-        if now - self.full_since > FULL_SECONDS or count > 2 * limit:
-            self.stop_program("processes_killed")
+        flag = self.watch.verdict(now, self.job)
+        if flag is not None:
+            self.stop_program(flag)
 
     def stop_program(self, flag):
         """Kill all processes, for the first reason that there is."""
@@ -304,44 +273,58 @@ class Guest:
         if has_idle_launcher:
             self.dismiss_launcher()
         if has_idle_launcher or self.input_data:
-            self.look_at_memory()
+            self.watch.look_at_memory()
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
                 break
-        if self.started_at is not None:
-            self.seconds = time.monotonic() - self.started_at
+        self.flags["processes_full"] = self.watch.full
 
     def run_step(self, index, step):
         """Run one step to its end; everything it started is dead then. True if it went well."""
+        header = json_text({"step": index})
+        if step["needs"] and not is_program(self.boot["env"]["PATH"], step["needs"]):
+            self.wire.send(b"n", header)
+            return False
+        if step["compile"]:
+            self.wire.send(b"c", header)
+            compiler = start_program(self.boot, step["compile"], step["env"])
+            code, number = self.follow(compiler, [], self.job["compile_seconds"])
+            if code != 0:
+                self.tell_end(index, code, number)
+                return False
         self.value_path = step["value_path"]
-        self.program = self.start_step(step)
+        program = self.start_step(step)
         started = time.monotonic()
-        if self.started_at is None:
-            self.started_at = started
-        self.next_watch = started + WATCH_SECONDS[0]
-        self.announcement = json_text({"step": index})
-        self.program.supply(self.input_data)
-        self.input_data = []
-        while self.program.status is None:
+        self.announcement = header
+        given, self.input_data = self.input_data, []
+        code, number = self.follow(program, given, self.job["seconds"] - self.seconds)
+        self.seconds += time.monotonic() - started
+        self.tell_end(index, code, number)
+        return code == 0
+
+    def follow(self, program, given, seconds):
+        """Wait until a program has ended, and bury all that it started. Gives its exit code and
+        the signal that killed it, one of them None."""
+        self.program = program
+        self.watch.begin(seconds)
+        program.supply(given)
+        while program.status is None:
             self.turn()
-        seconds = time.monotonic() - started
         self.announce()
-        if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
-            self.flags["processes_killed"] = True  # it ended, and left a crowd behind
+        if self.watch.left_a_crowd():
+            self.flags["processes_killed"] = True
         self.bury_all()
         self.drain_outputs()
         self.flags["disk_full"] |= is_one_full(self.boot["folders"])
-        status = self.program.status
-        self.program.close()
+        program.close()
         self.program = None
-        code, number = None, None
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-        else:
-            code = os.WEXITSTATUS(status)
-        ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
+        if os.WIFSIGNALED(program.status):
+            return None, os.WTERMSIG(program.status)
+        return os.WEXITSTATUS(program.status), None
+
+    def tell_end(self, index, code, number):
+        ended = {"step": index, "exit_code": code, "signal": number}
         self.wire.send(b"x", json_text(ended))
-        return code == 0
 
     def announce(self):
         """Tell that the step has started, once. Not at once: of a quick program this travels

@@ -56,8 +56,10 @@ def unpack(report, boot):
 
 
 def prepare_home(boot):
-    """The home folder, and links to the image's prepared configuration of matplotlib."""
+    """The home folder, one for compilers, and links to the image's prepared configuration of
+    matplotlib."""
     os.makedirs(boot["home"], 0o755, exist_ok=True)
+    os.makedirs(boot["build"], 0o755, exist_ok=True)
     target = boot["env"]["MPLCONFIGDIR"]
     if not os.path.isdir(boot["mpl_source"]):
         return

@@ -161,6 +161,12 @@ def start_program(boot, argv, env, extra=()):
     return Program(pid, stdin[1], stdout[0], stderr[0])
 
 
+def is_program(path, name):
+    """Whether the image has a program of this name. Only root can write where it looks."""
+    folders = path.split(":")
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)
+
+
 def start_helper(boot, work):
     """Run work(report) in a child that has become the program's user."""
     receive, report = os.pipe()

@@ -7,6 +7,7 @@ from sandbox_core.payload import (
     GUEST_FILES_SOURCE,
     GUEST_PROCESS_SOURCE,
     GUEST_SOURCE,
+    GUEST_WATCH_SOURCE,
     GUEST_WIRE_SOURCE,
     LAUNCHER_DISPLAY_SOURCE,
     LAUNCHER_FIGURES_SOURCE,
@@ -25,6 +26,7 @@ def guest_program() -> str:
         ("sandbox_core.guest_wire", GUEST_WIRE_SOURCE),
         ("sandbox_core.guest_process", GUEST_PROCESS_SOURCE),
         ("sandbox_core.guest_files", GUEST_FILES_SOURCE),
+        ("sandbox_core.guest_watch", GUEST_WATCH_SOURCE),
     )
     lines = ["import sys", "sys.modules['sandbox_core'] = type(sys)('sandbox_core')"]
     for name, source in modules:

@@ -29,6 +29,7 @@ _BY_OUTCOME = {
     Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
     Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
     Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
+    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
 }
 
 _BY_ERROR = (

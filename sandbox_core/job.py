@@ -17,11 +17,11 @@ from sandbox_core.hardening import (
 )
 from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits
-from sandbox_core.models import InputFile, RunRequest
+from sandbox_core.models import InputFile, RunRequest, Step
 from sandbox_core.payload import LAUNCHER_SOURCE
 from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
 
-__all__ = ["boot_frame", "job_frames", "may_run_warm"]
+__all__ = ["boot_frame", "compile_budget", "job_frames", "may_run_warm"]
 
 # What the first picture makes matplotlib import.
 _DRAWING_MODULES = (
@@ -36,6 +36,7 @@ _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|jobli
 # What an import may read in the work folder: modules, and matplotlib's own settings.
 _READ_BY_IMPORTS = (".py", ".pyc", ".so", ".zip", ".pth", "matplotlibrc")
 _VALUE_PATH = "/tmp/.run-code-value"
+_BUILD_FOLDER = "/tmp/.run-code-build"
 _DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
@@ -55,6 +56,7 @@ def boot_frame(
             "gid": GUEST_UID,
             "work": WORK_FOLDER,
             "home": HOME_FOLDER,
+            "build": _BUILD_FOLDER,
             "folders": list(TMPFS_FOLDERS),
             "mpl_source": _MATPLOTLIB_SOURCE,
             "env": _environment(limits),
@@ -117,13 +119,14 @@ def job_frames(
         "G",
         {
             "steps": [
-                _step(index, step.language, name, warm_step and index == 0)
+                _step(index, step, name, warm_step and index == 0)
                 for index, (step, name) in enumerate(
                     zip(request.steps, plan.step_names, strict=True)
                 )
             ],
             "lease_seconds": lease_seconds,
             "seconds": limits.seconds,
+            "compile_seconds": limits.compile_seconds,
             "memory_bytes": limits.memory_mib * MIB,
             "reserve_bytes": RESERVE_MIB * MIB // 2,
             "output_bytes": limits.output_mib * MIB,
@@ -135,6 +138,14 @@ def job_frames(
             "display_bytes": DISPLAY_LIMITS.file_mib * MIB,
             "all_display_bytes": DISPLAY_LIMITS.work_mib * MIB,
         },
+    )
+
+
+def compile_budget(request: RunRequest) -> float:
+    """Seconds that all compilers of a request may take together."""
+    languages = [language_named(step.language) for step in request.steps]
+    return request.limits.compile_seconds * sum(
+        bool(language.compile_argv) for language in languages
     )
 
 
@@ -155,11 +166,15 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     return not any("/" in name or name.endswith(_READ_BY_IMPORTS) for name in beside)
 
 
-def _step(index: int, language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
-    language = language_named(language_name)
+def _step(index: int, step: Step, file_name: str, warm: bool) -> dict[str, Any]:
+    language = language_named(step.language)
     path = f"{WORK_FOLDER}/{file_name}"
+    command = language.command_for(step.code, path, _BUILD_FOLDER)
     return {
-        "argv": [*language.argv, path],
+        "argv": list(command.argv),
+        "compile": list(command.compile_argv),
+        # The launcher is made of the Python that the guest itself runs on.
+        "needs": "" if language.launched else command.needs,
         "env": {},
         "path": path,
         # Its own for each step: an older value must not pass for a new one.

@@ -51,6 +51,9 @@ class Limits:
     )
     tmp_mib: int = _limit(64, 1, 65536, "MiB", "`/tmp`, which holds `$HOME` (tmpfs)")
     shm_mib: int = _limit(64, 1, 65536, "MiB", "`/dev/shm` (tmpfs)")
+    compile_seconds: float = _limit(
+        60, 1, 3600, "s", "time of each compiler, apart from that of the programs"
+    )
     kept_output_kib: int = _limit(
         256, 1, 4096, "KiB", "output kept from the start, and again from the end"
     )

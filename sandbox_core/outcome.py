@@ -19,6 +19,7 @@ class Outcome(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     PROCESS_LIMIT = "process_limit"
     DISK_LIMIT = "disk_limit"
+    COMPILE_ERROR = "compile_error"
     FAILED = "failed"
     OK = "ok"
 
@@ -29,7 +30,9 @@ class Evidence:
 
     ``done``: the guest told its end in full. ``oom``: the engine's out-of-memory flag, which
     is evidence and not a verdict: its killer may have taken one process and left the rest.
-    ``exit_code`` and ``signal`` are those of the step that ended the run; at most one is set.
+    ``exit_code`` and ``signal`` are those of the step that ended the run; at most one is set,
+    and with ``compiling`` they are the compiler's, which names ``error_line`` first.
+    ``missing`` says which language the image does not have, when that ended it.
     """
 
     error: str = ""
@@ -44,6 +47,9 @@ class Evidence:
     processes_killed: bool = False
     processes_full: bool = False
     disk_full: bool = False
+    compiling: bool = False
+    error_line: int | None = None
+    missing: str = ""
 
 
 def classify(seen: Evidence) -> Outcome:
@@ -62,6 +68,7 @@ def classify(seen: Evidence) -> Outcome:
         (seen.processes_full and not succeeded, Outcome.PROCESS_LIMIT),
         (seen.disk_full and not succeeded, Outcome.DISK_LIMIT),
         (not seen.done, Outcome.SANDBOX_ERROR),
+        (seen.compiling and not succeeded, Outcome.COMPILE_ERROR),
         (not succeeded, Outcome.FAILED),
     )
     return next((outcome for holds, outcome in rows if holds), Outcome.OK)
@@ -76,35 +83,41 @@ def describe_outcome(outcome: Outcome, seen: Evidence, limits: Limits) -> str:
     """One plain sentence for people and models; empty when all went well."""
     if outcome is Outcome.FAILED:
         return _describe_failure(seen)
+    subject = "compiler" if seen.compiling else "program"
+    place = f" (line {seen.error_line})" if seen.error_line else ""
+    seconds = limits.compile_seconds if seen.compiling else limits.seconds
     sentences = {
         Outcome.OK: "",
         Outcome.SANDBOX_ERROR: seen.error
         or "The sandbox ended unexpectedly. Try again; if it stays, tell your administrator.",
         Outcome.CANCELLED: "The run was stopped on request.",
         Outcome.MEMORY_LIMIT: (
-            f"The program was stopped: it used more than the memory limit of "
+            f"The {subject} was stopped: it used more than the memory limit of "
             f"{limits.memory_mib} MB."
         ),
         Outcome.TIMEOUT: (
-            f"The program was stopped after {limits.seconds:g} s, the time limit (timeout)."
+            f"The {subject} was stopped after {seconds:g} s, the time limit (timeout)."
         ),
         Outcome.OUTPUT_LIMIT: (
-            f"The program was stopped: it printed more than the output limit of "
+            f"The {subject} was stopped: it printed more than the output limit of "
             f"{limits.output_mib} MB."
         ),
         Outcome.PROCESS_LIMIT: (
-            f"The program ran into the process limit of {limits.processes} processes and "
+            f"The {subject} ran into the process limit of {limits.processes} processes and "
             f"threads."
         ),
         Outcome.DISK_LIMIT: (
-            f"The program ran out of disk space: the disk limit is {limits.work_mib} MB in "
+            f"The {subject} ran out of disk space: the disk limit is {limits.work_mib} MB in "
             f"the work folder and {limits.tmp_mib} MB in /tmp."
         ),
+        Outcome.COMPILE_ERROR: f"The program does not compile{place}, so it was not run.",
     }
     return sentences[outcome]
 
 
 def _describe_failure(seen: Evidence) -> str:
+    if seen.missing:
+        return f"Nothing was run: {seen.missing}."
     if seen.signal is not None:
         name = signal_name(seen.signal)
         return f"The program was killed by signal {seen.signal} ({name})."

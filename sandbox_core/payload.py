@@ -12,6 +12,7 @@ __all__ = [
     "GUEST_FILES_SOURCE",
     "GUEST_PROCESS_SOURCE",
     "GUEST_SOURCE",
+    "GUEST_WATCH_SOURCE",
     "GUEST_WIRE_SOURCE",
     "LAUNCHER_DISPLAY_SOURCE",
     "LAUNCHER_FIGURES_SOURCE",
@@ -27,6 +28,7 @@ BUILD_ID = "0+source"
 GUEST_FILES_SOURCE = _program_text("guest_files.py")
 GUEST_PROCESS_SOURCE = _program_text("guest_process.py")
 GUEST_SOURCE = _program_text("guest.py")
+GUEST_WATCH_SOURCE = _program_text("guest_watch.py")
 GUEST_WIRE_SOURCE = _program_text("guest_wire.py")
 LAUNCHER_DISPLAY_SOURCE = _program_text("launcher_display.py")
 LAUNCHER_FIGURES_SOURCE = _program_text("launcher_figures.py")

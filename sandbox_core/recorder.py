@@ -1,5 +1,6 @@
 """What one run has told us so far: frames in, a RunResult out. No engine, no clock."""
 
+import re
 from dataclasses import dataclass, replace
 from signal import SIGKILL
 from typing import Any, NoReturn
@@ -8,6 +9,7 @@ from sandbox_core.archive import FileReceiver, safe_output_name
 from sandbox_core.displays import DISPLAY_LIMITS, name_displays
 from sandbox_core.errors import ProtocolError
 from sandbox_core.event_feed import EventFeed
+from sandbox_core.languages import language_named
 from sandbox_core.models import RunEvent, RunRequest, RunResult, SkippedFile
 from sandbox_core.outcome import Evidence, Outcome, classify, describe_outcome
 from sandbox_core.protocol import parse_header
@@ -17,14 +19,16 @@ from sandbox_core.streams import TextCleaner, Transcript, clean_text
 __all__ = ["Recorder"]
 
 _STREAMS = {"o": "stdout", "e": "stderr"}
-_OF_A_STEP = "sx!"
+_OF_A_STEP = "ncsx!"
 _NO_HELLO = {"kernel": ""}
 _MOST_SKIPPED = 200
 _LONGEST_REASON = 200
 _LONGEST_KERNEL = 200
 _HIGHEST_CODE = 255
+_NOT_FOUND = 127  # as a shell says it
 _HIGHEST_SIGNAL = 64
 _MOST_SECONDS = 1e6
+_MOST_DIGITS = 9
 _FLAGS = (
     "cancelled",
     "timed_out",
@@ -41,6 +45,8 @@ class _StepEnd:
     step: int
     exit_code: int | None
     signal: int | None
+    compiling: bool = False
+    missing: bool = False
 
 
 class Recorder:
@@ -61,6 +67,7 @@ class Recorder:
         self._feed = feed
         self._step = 0
         self._running = False
+        self._compiling = False
         self._last: _StepEnd | None = None
         self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
         self._transcript = Transcript(limits.kept_output_kib * 1024)
@@ -107,10 +114,12 @@ class Recorder:
             self._feed.put(RunEvent("text", self._step, stream, text))
 
     def _take_step_header(self, kind: str, untrusted_payload: bytes) -> None:
-        if kind == "s":
-            self._take_started(untrusted_payload)
+        if kind in "cs":
+            self._take_started(kind, untrusted_payload)
         elif kind == "x":
             self._take_step_end(untrusted_payload)
+        elif kind == "n":
+            self._take_missing(untrusted_payload)
         else:
             reason = parse_header(untrusted_payload, {"reason": str})["reason"]
             raise ProtocolError(
@@ -153,14 +162,28 @@ class Recorder:
             return
         self._value = clean_text(text)
 
-    def _take_started(self, untrusted_payload: bytes) -> None:
-        step = parse_header(untrusted_payload, {"step": int})["step"]
-        expected = 0 if self._last is None else self._last.step + 1
-        if self._running or self.program_over or step != expected:
-            _breach(f"start of step {step}")
-        self._step, self._running = step, True
+    def _take_started(self, kind: str, untrusted_payload: bytes) -> None:
+        """A compiler (c) or a program (s) starts; a program may follow its compiler."""
+        follows = self._compiling and kind == "s"
+        step = self._next_step(untrusted_payload, self._running and not follows)
+        if not follows:
+            self._feed.put(RunEvent("started", step))
+        self._step, self._running, self._compiling = step, True, kind == "c"
         self.started = True
-        self._feed.put(RunEvent("started", self._step))
+
+    def _take_missing(self, untrusted_payload: bytes) -> None:
+        """Nothing was started: the image has not what the language of this step needs."""
+        step = self._next_step(untrusted_payload, self._running)
+        self._step = step
+        self._last = _StepEnd(step, _NOT_FOUND, None, missing=True)
+        self.started = self.program_over = True
+
+    def _next_step(self, untrusted_payload: bytes, is_busy: bool) -> int:
+        step: int = parse_header(untrusted_payload, {"step": int})["step"]
+        expected = 0 if self._last is None else self._last.step + 1
+        if is_busy or self.program_over or step != expected:
+            _breach(f"start of step {step}")
+        return step
 
     def _take_step_end(self, untrusted_payload: bytes) -> None:
         optional = (int, type(None))
@@ -175,8 +198,8 @@ class Recorder:
         )
         if not self._running or end["step"] != self._step or not fits:
             _breach("end of a step")
-        self._running = False
-        self._last = _StepEnd(self._step, code, number)
+        self._last = _StepEnd(self._step, code, number, self._compiling)
+        self._running = self._compiling = False
         is_last = self._step == len(self._request.steps) - 1
         self.program_over = is_last or code != 0
 
@@ -216,6 +239,9 @@ class Recorder:
             done=self.done,
             exit_code=last.exit_code if last else None,
             signal=last.signal if last else None,
+            compiling=self._compiling or bool(last and last.compiling),
+            error_line=self._error_line(str(stderr)),
+            missing=self._missing(),
             **told,
         )
         outcome = classify(seen)
@@ -245,6 +271,24 @@ class Recorder:
                     (self.hello or _NO_HELLO)["kernel"][:_LONGEST_KERNEL]
                 ),
             },
+        )
+
+    def _error_line(self, stderr: str) -> int | None:
+        """The first line of the program that its compiler names."""
+        language = language_named(self._request.steps[self._step].language)
+        if not language.line_reference or not language.compile_argv:
+            return None
+        found = re.search(language.line_reference, stderr)
+        return int(found[1][:_MOST_DIGITS]) if found else None
+
+    def _missing(self) -> str:
+        """Which language the image does not have, if that is why the last step ended."""
+        if self._last is None or not self._last.missing:
+            return ""
+        language = language_named(self._request.steps[self._last.step].language)
+        return (
+            f"there is no {language.title} in this sandbox. The image {language.image} has "
+            "it: ask your administrator, or use another language"
         )
 
 

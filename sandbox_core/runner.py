@@ -16,7 +16,7 @@ from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Channel, Engine, SandboxSpec
 from sandbox_core.errors import ChannelClosed, SandboxError, StartFailed
 from sandbox_core.event_feed import EventFeed
-from sandbox_core.job import job_frames
+from sandbox_core.job import compile_budget, job_frames
 from sandbox_core.leases import current_owner
 from sandbox_core.limits import Limits
 from sandbox_core.models import OnEvent, RunRequest, RunResult
@@ -53,10 +53,11 @@ class Budgets:
     collection: float = 5.0
     farewell: float = 1.0
 
-    def lease_seconds(self, limits: Limits) -> float:
-        """After this time a run with these limits is over, whatever happened."""
+    def lease_seconds(self, limits: Limits, compiling: float = 0.0) -> float:
+        """After this time a run with these limits is over, whatever happened; ``compiling`` is
+        what its compilers may take."""
         transfers = self.transfer + (limits.work_mib << 20) / _BYTES_PER_SECOND
-        rest = limits.seconds + self.overtime + self.collection
+        rest = limits.seconds + compiling + self.overtime + self.collection
         return self.start + 2 * transfers + rest
 
 
@@ -137,7 +138,7 @@ class LocalRunner:
         return self._pool.stats()
 
     def _spec(self, request: RunRequest) -> SandboxSpec:
-        lease = self._budgets.lease_seconds(request.limits)
+        lease = self._budgets.lease_seconds(request.limits, compile_budget(request))
         return SandboxSpec(
             image=self._image,
             runtime=self._runtime,
@@ -227,7 +228,9 @@ class _Session:
         size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
-        lease_seconds = self._budgets.lease_seconds(self._request.limits)
+        lease_seconds = self._budgets.lease_seconds(
+            self._request.limits, compile_budget(self._request)
+        )
         frames = job_frames(self._request, self._plan, lease_seconds, is_warm)
         for data in joined_frames(frames):
             if self._cancel.is_set():
@@ -238,7 +241,8 @@ class _Session:
     def _follow(self) -> None:
         """From the start of the program to ``done``."""
         budgets, limits = self._budgets, self._request.limits
-        program = Deadline(limits.seconds + budgets.overtime)
+        compiling = compile_budget(self._request)
+        program = Deadline(compiling + limits.seconds + budgets.overtime)
         if not self._read_until(
             lambda: self._recorder.program_over, program, late_is_error=False
         ):

@@ -31,6 +31,7 @@ from owui_plugin.valves import (  # noqa: E402
     EveryValve,
     PersonalValves,
 )
+from sandbox_core.language import Language  # noqa: E402
 from sandbox_core.languages import LANGUAGES  # noqa: E402
 from sandbox_core.limits import limit_records  # noqa: E402
 
@@ -94,13 +95,16 @@ def languages_table() -> str:
     rows = [
         (
             language.title,
+            language.version,
+            _code(language.image),
             _codes(language.name, *language.aliases),
             _codes(*language.transcripts),
-            _code(" ".join((*language.argv, language.file_name))),
+            _commands(language),
         )
         for language in LANGUAGES
     ]
-    return _table(("Language", "Fence words", "Transcripts", "Run as"), rows)
+    head = ("Language", "Version", "Image", "Fence words", "Transcripts", "Run as")
+    return _table(head, rows)
 
 
 def codebox_table() -> str:
@@ -185,6 +189,13 @@ def _table(head: Row, rows: Sequence[Row]) -> str:
     return "\n".join(
         f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |"
         for line in lines
+    )
+
+
+def _commands(language: Language) -> str:
+    command = language.command_for(language.self_test.code, language.file_name, "build")
+    return ", then ".join(
+        _code(" ".join(argv)) for argv in (command.compile_argv, command.argv) if argv
     )
 
 

@@ -2,6 +2,7 @@
 
 DOCKER_HOST             where the Docker Engine is (the machine's own when unset)
 RUN_CODE_IMAGE          the sandbox image (run-code-python:latest)
+RUN_CODE_FULL_IMAGE     the one with all languages (run-code-full:latest, by scripts/image)
 RUN_CODE_RUNSC          gVisor's program for the embedded engine (the one that it finds)
 RUN_CODE_IMAGES_FOLDER  images that scripts/rootfs prepared for it (its usual place)
 RUN_CODE_ENGINES        which engines to test, by comma (docker-runsc):
@@ -41,6 +42,12 @@ def docker_host():
 def image():
     """Name of the sandbox image."""
     return os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
+
+
+@pytest.fixture(scope="session")
+def full_image():
+    """Name of the image with all languages."""
+    return os.environ.get("RUN_CODE_FULL_IMAGE", "run-code-full:latest")
 
 
 @pytest.fixture(scope="session", params=DOCKER_ENGINES)

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     4d45942082398508795d120105799c0654f930d824a5664f46a9aa4785902e41
+#     175602dd853609fe015d77677d479ce7da7659feb8b7e76c5674b68fc5dfa52b
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -24,8 +24,11 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
 #     sandbox_core/visible.py                 Text from a program with what hides or turns other text made visible.
 #     owui_plugin/render.py                   A run's result as Markdown for people, and how it is found again in a message.
-#     sandbox_core/languages.py               The languages that a sandbox can run: one record each.
+#     sandbox_core/language.py                What is known of one language: how it is recognised, written to a file, compiled and run.
 #     owui_plugin/transcripts.py              Terminal transcripts: blocks that hold prompts, commands and output.
+#     sandbox_core/languages_interpreted.py   The languages that need no compiler: one record each, see Language.
+#     sandbox_core/languages_compiled.py      The languages that are compiled before they run: one record each, see Language.
+#     sandbox_core/languages.py               The languages that a sandbox can run, and how they are found by name.
 #     owui_plugin/blocks.py                   The code blocks of a message, and which of them can run.
 #     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
 #     owui_plugin/output_items.py             The items that we put into a message's ``output`` list.
@@ -63,6 +66,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/boot.py                    From nothing to a guest that waits for its job: what cold runs and the pool both do first.
 #     sandbox_core/pool.py                    Sandboxes started before they are needed.
 #     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+#     sandbox_core/inventory.py               What an image has: its languages with their versions, and Python's packages.
 #     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
 #     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
@@ -277,6 +281,9 @@ class Limits:
     )
     tmp_mib: int = _limit(64, 1, 65536, "MiB", "`/tmp`, which holds `$HOME` (tmpfs)")
     shm_mib: int = _limit(64, 1, 65536, "MiB", "`/dev/shm` (tmpfs)")
+    compile_seconds: float = _limit(
+        60, 1, 3600, "s", "time of each compiler, apart from that of the programs"
+    )
     kept_output_kib: int = _limit(
         256, 1, 4096, "KiB", "output kept from the start, and again from the end"
     )
@@ -369,6 +376,7 @@ class Outcome(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     PROCESS_LIMIT = "process_limit"
     DISK_LIMIT = "disk_limit"
+    COMPILE_ERROR = "compile_error"
     FAILED = "failed"
     OK = "ok"
 
@@ -379,7 +387,9 @@ class Evidence:
 
     ``done``: the guest told its end in full. ``oom``: the engine's out-of-memory flag, which
     is evidence and not a verdict: its killer may have taken one process and left the rest.
-    ``exit_code`` and ``signal`` are those of the step that ended the run; at most one is set.
+    ``exit_code`` and ``signal`` are those of the step that ended the run; at most one is set,
+    and with ``compiling`` they are the compiler's, which names ``error_line`` first.
+    ``missing`` says which language the image does not have, when that ended it.
     """
 
     error: str = ""
@@ -394,6 +404,9 @@ class Evidence:
     processes_killed: bool = False
     processes_full: bool = False
     disk_full: bool = False
+    compiling: bool = False
+    error_line: int | None = None
+    missing: str = ""
 
 
 def classify(seen: Evidence) -> Outcome:
@@ -412,6 +425,7 @@ def classify(seen: Evidence) -> Outcome:
         (seen.processes_full and not succeeded, Outcome.PROCESS_LIMIT),
         (seen.disk_full and not succeeded, Outcome.DISK_LIMIT),
         (not seen.done, Outcome.SANDBOX_ERROR),
+        (seen.compiling and not succeeded, Outcome.COMPILE_ERROR),
         (not succeeded, Outcome.FAILED),
     )
     return next((outcome for holds, outcome in rows if holds), Outcome.OK)
@@ -426,35 +440,41 @@ def describe_outcome(outcome: Outcome, seen: Evidence, limits: Limits) -> str:
     """One plain sentence for people and models; empty when all went well."""
     if outcome is Outcome.FAILED:
         return _describe_failure(seen)
+    subject = "compiler" if seen.compiling else "program"
+    place = f" (line {seen.error_line})" if seen.error_line else ""
+    seconds = limits.compile_seconds if seen.compiling else limits.seconds
     sentences = {
         Outcome.OK: "",
         Outcome.SANDBOX_ERROR: seen.error
         or "The sandbox ended unexpectedly. Try again; if it stays, tell your administrator.",
         Outcome.CANCELLED: "The run was stopped on request.",
         Outcome.MEMORY_LIMIT: (
-            f"The program was stopped: it used more than the memory limit of "
+            f"The {subject} was stopped: it used more than the memory limit of "
             f"{limits.memory_mib} MB."
         ),
         Outcome.TIMEOUT: (
-            f"The program was stopped after {limits.seconds:g} s, the time limit (timeout)."
+            f"The {subject} was stopped after {seconds:g} s, the time limit (timeout)."
         ),
         Outcome.OUTPUT_LIMIT: (
-            f"The program was stopped: it printed more than the output limit of "
+            f"The {subject} was stopped: it printed more than the output limit of "
             f"{limits.output_mib} MB."
         ),
         Outcome.PROCESS_LIMIT: (
-            f"The program ran into the process limit of {limits.processes} processes and "
+            f"The {subject} ran into the process limit of {limits.processes} processes and "
             f"threads."
         ),
         Outcome.DISK_LIMIT: (
-            f"The program ran out of disk space: the disk limit is {limits.work_mib} MB in "
+            f"The {subject} ran out of disk space: the disk limit is {limits.work_mib} MB in "
             f"the work folder and {limits.tmp_mib} MB in /tmp."
         ),
+        Outcome.COMPILE_ERROR: f"The program does not compile{place}, so it was not run.",
     }
     return sentences[outcome]
 
 
 def _describe_failure(seen: Evidence) -> str:
+    if seen.missing:
+        return f"Nothing was run: {seen.missing}."
     if seen.signal is not None:
         name = signal_name(seen.signal)
         return f"The program was killed by signal {seen.signal} ({name})."
@@ -758,6 +778,7 @@ _BY_OUTCOME = {
     Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
     Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
     Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
+    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
 }
 
 _BY_ERROR = (
@@ -1108,6 +1129,7 @@ _OUTCOME_WORDS = {
     Outcome.OUTPUT_LIMIT: "output limit",
     Outcome.PROCESS_LIMIT: "process limit",
     Outcome.DISK_LIMIT: "disk limit",
+    Outcome.COMPILE_ERROR: "does not compile",
     Outcome.FAILED: "failed",
     Outcome.OK: "ok",
 }
@@ -1205,12 +1227,9 @@ def _result_ending(result: RunResult) -> str:
 
 # ===== end owui_plugin/render.py =====
 
-# ===== begin sandbox_core/languages.py =====
+# ===== begin sandbox_core/language.py =====
 
-"""The languages that a sandbox can run: one record each.
-
-The same record feeds the block parser, the tool's enum, the doctor, the docs and the tests.
-"""
+"""What is known of one language: how it is recognised, written to a file, compiled and run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1222,18 +1241,43 @@ class SelfTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Language:
-    """How one language is recognised, written to a file, and run.
+class Variant:
+    """How programs in which ``pattern`` is found differ; what is empty does not."""
 
-    ``argv`` is the command before the file name. ``joins``: consecutive blocks are joined
-    into one program, as a reader expects of an interpreted language; a block in which
-    ``alone_pattern`` is found is joined to nothing before it. ``interpreters`` are the
-    program names that may stand in a ``#!`` line. ``transcripts`` are the fence words whose
-    blocks hold prompts and output; ``prompts`` finds a prompted line there (group 1 is the
-    command) and ``continuation`` its following lines (group 1 likewise);
-    ``here_documents``: a command may go on until the word that it names after ``<<``.
-    ``line_reference`` finds the program's own line numbers (group 1) in its error output. A
-    file with ``module_pattern`` in its code is named ``module_file_name`` instead.
+    pattern: str
+    file_name: str = ""
+    compile_argv: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the sandbox starts for one program. ``compile_argv`` is empty where nothing is
+    compiled; ``needs`` is the program without which none of it works."""
+
+    compile_argv: tuple[str, ...]
+    argv: tuple[str, ...]
+    needs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How one language is recognised, written to a file, compiled and run.
+
+    In ``argv`` and ``compile_argv``, ``{source}`` is the path of the program's file, ``{build}``
+    that of a folder for what a compiler makes, and ``{entry}`` the class to start, by
+    ``entry_patterns`` (group 1 of the first that is found) and ``package_pattern``.
+    ``version_argv`` tells the version, and its first word is what an image must have;
+    ``image`` names the smallest of our images that has it, where the version begins with
+    ``version``.
+    ``joins``: consecutive blocks are joined into one program, as a reader expects of an
+    interpreted language; a block in which ``alone_pattern`` is found is joined to nothing
+    before it. ``interpreters`` are the program names that may stand in a ``#!`` line.
+    ``transcripts`` are the fence words whose blocks hold prompts and output; ``prompts`` finds
+    a prompted line there (group 1 is the command) and ``continuation`` its following lines
+    (group 1 likewise); ``here_documents``: a command may go on until the word that it names
+    after ``<<``. ``line_reference`` finds the program's own line numbers (group 1) in its
+    error output and in the compiler's. ``file_pattern``: group 1 of it names the file.
     """
 
     name: str
@@ -1243,6 +1287,9 @@ class Language:
     argv: tuple[str, ...]
     version_argv: tuple[str, ...]
     self_test: SelfTest
+    image: str
+    version: str
+    compile_argv: tuple[str, ...] = ()
     joins: bool = True
     alone_pattern: str = ""
     launched: bool = False
@@ -1252,151 +1299,62 @@ class Language:
     continuation: str = ""
     here_documents: bool = False
     line_reference: str = ""
-    module_file_name: str = ""
-    module_pattern: str = ""
+    file_pattern: str = ""
+    entry_patterns: tuple[str, ...] = ()
+    package_pattern: str = ""
+    variant: Variant | None = None
 
     def file_for(self, code: str) -> str:
         """Name of the file that holds this code, relative to the work folder."""
-        if self.module_pattern and re.search(self.module_pattern, code, re.MULTILINE):
-            return self.module_file_name
-        return self.file_name
-
-
-PYTHON = Language(
-    name="python",
-    title="Python",
-    aliases=("py", "python3", "py3", "ipython", "ipython3"),
-    file_name="main.py",
-    argv=("python3",),
-    version_argv=("python3", "--version"),
-    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
-    # A file of its own (`__future__` imports must come first in it), or an excerpt that
-    # would become part of whatever is before it.
-    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
-    launched=True,
-    interpreters=("python", "python3"),
-    transcripts=("pycon", "python-console", "python-repl", "doctest"),
-    prompts=r"^>>>(?: (.*))?$",
-    continuation=r"^\.\.\.(?: (.*))?$",
-    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
-)
-
-# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
-# prompt counts where a user, a folder or a shell name stands before it.
-_SHELL_PROMPT = (
-    r"^(?:\([\w.-]+\) ?)?"
-    r"(?:\$"
-    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
-    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
-    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
-    r"|(?:ba|z)?sh-[\d.]+[$#])"
-    r"(?: (.*))?$"
-)
-
-BASH = Language(
-    name="bash",
-    title="Bash",
-    aliases=("sh", "shell", "zsh", "dash", "ksh"),
-    file_name="main.sh",
-    argv=("bash",),
-    version_argv=("bash", "--version"),
-    self_test=SelfTest(
-        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
-    ),
-    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
-    transcripts=(
-        "console",
-        "shell-session",
-        "shellsession",
-        "sh-session",
-        "bash-session",
-        "terminal",
-    ),
-    prompts=_SHELL_PROMPT,
-    continuation=r"^>(?: (.*))?$",
-    here_documents=True,
-    line_reference=r"main\.sh: line (\d+)",
-)
-
-JAVASCRIPT = Language(
-    name="javascript",
-    title="JavaScript (node)",
-    aliases=("js", "node", "nodejs", "mjs", "cjs"),
-    file_name="main.js",
-    argv=("node",),
-    version_argv=("node", "--version"),
-    self_test=SelfTest(
-        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
-    ),
-    interpreters=("node", "nodejs"),
-    line_reference=r"main\.m?js:(\d+)",
-    module_file_name="main.mjs",
-    module_pattern=(
-        # At the left margin only: `await` inside a function says nothing about the file.
-        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w"
-        r"|(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
-    ),
-)
-
-LANGUAGES = (PYTHON, BASH, JAVASCRIPT)
-
-_BY_WORD = {
-    word: language
-    for language in LANGUAGES
-    for word in (language.name, *language.aliases)
-}
-_BY_TRANSCRIPT = {
-    word: language for language in LANGUAGES for word in language.transcripts
-}
-_BY_INTERPRETER = {
-    word: language for language in LANGUAGES for word in language.interpreters
-}
-_VERSIONED = re.compile(r"([a-z]+)\d+(?:\.\d+)*")
-_INTERPRETER_LINE = re.compile(
-    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
-)
-
-
-def find_language(word: str) -> Language | None:
-    """The language that a fence word or alias means, case-blind; None when there is none.
-
-    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
-    """
-    return _find_word(_BY_WORD, word)
-
-
-def find_transcript(word: str) -> Language | None:
-    """The language whose prompts a fence word announces (``console``), case-blind."""
-    return _BY_TRANSCRIPT.get(word.strip().lower())
-
-
-def find_interpreter(code: str) -> Language | None:
-    """The language of the ``#!`` line that the code begins with; None when there is none
-    or its interpreter is not known here."""
-    line = _INTERPRETER_LINE.match(code)
-    return _find_word(_BY_INTERPRETER, line[1]) if line else None
-
-
-def language_named(word: str) -> Language:
-    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
-    language = find_language(word)
-    if language is None:
-        names = ", ".join(entry.name for entry in LANGUAGES)
-        raise InvalidRequest(
-            f"There is no language “{word[:40]}” here. Use one of: {names}."
+        variant = self._variant_of(code)
+        if variant and variant.file_name:
+            return variant.file_name
+        named = _first_group((self.file_pattern,), code)
+        return (
+            named + self.file_name[self.file_name.rindex(".") :]
+            if named
+            else self.file_name
         )
-    return language
+
+    def command_for(self, code: str, source: str, build: str) -> Command:
+        """The command for this code in the file ``source``, both paths in the sandbox."""
+        variant = self._variant_of(code)
+        argv, compile_argv = self.argv, self.compile_argv
+        if variant:
+            argv = variant.argv or argv
+            compile_argv = variant.compile_argv or compile_argv
+        entry = self._entry_of(code)
+
+        def filled(parts: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(
+                part.replace("{source}", source)
+                .replace("{build}", build)
+                .replace("{entry}", entry)
+                for part in parts
+            )
+
+        return Command(filled(compile_argv), filled(argv), self.version_argv[0])
+
+    def _entry_of(self, code: str) -> str:
+        package = _first_group((self.package_pattern,), code)
+        entry = _first_group(self.entry_patterns, code)
+        return ".".join(filter(None, (package, entry)))
+
+    def _variant_of(self, code: str) -> Variant | None:
+        found = self.variant and re.search(self.variant.pattern, code, re.MULTILINE)
+        return self.variant if found else None
 
 
-def _find_word(table: dict[str, Language], word: str) -> Language | None:
-    lowered = word.strip().lower()
-    if lowered in table:
-        return table[lowered]
-    versioned = _VERSIONED.fullmatch(lowered)
-    return table.get(versioned[1]) if versioned else None
+def _first_group(patterns: tuple[str, ...], code: str) -> str:
+    """Group 1 of the first pattern that is found; empty when none is."""
+    for pattern in patterns:
+        found = re.search(pattern, code, re.MULTILINE) if pattern else None
+        if found:
+            return str(found[1])
+    return ""
 
 
-# ===== end sandbox_core/languages.py =====
+# ===== end sandbox_core/language.py =====
 
 # ===== begin owui_plugin/transcripts.py =====
 
@@ -1482,6 +1440,491 @@ def _inner_line(language: Language, line: str, prefixed: bool) -> str:
 
 
 # ===== end owui_plugin/transcripts.py =====
+
+# ===== begin sandbox_core/languages_interpreted.py =====
+
+"""The languages that need no compiler: one record each, see Language."""
+
+# Our images, each with all that is in the one before it.
+DATA_IMAGE = "run-code-python"
+FULL_IMAGE = "run-code-full"
+
+# At the left margin only: `await` inside a function says nothing about the file.
+_AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
+
+# Programs over C's own output hold it back when it goes into a pipe.
+_BY_LINE = ("stdbuf", "-oL")
+_ESBUILD = (
+    "esbuild",
+    "{source}",
+    "--bundle",
+    "--platform=node",
+    "--packages=external",
+    "--sourcemap=inline",
+    "--log-level=warning",
+    "--color=false",
+)
+
+PYTHON = Language(
+    name="python",
+    title="Python",
+    aliases=("py", "python3", "py3", "ipython", "ipython3"),
+    file_name="main.py",
+    argv=("python3", "{source}"),
+    version_argv=("python3", "--version"),
+    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
+    image=DATA_IMAGE,
+    version="3.11",
+    # A file of its own (`__future__` imports must come first in it), or an excerpt that
+    # would become part of whatever is before it.
+    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
+    launched=True,
+    interpreters=("python", "python3"),
+    transcripts=("pycon", "python-console", "python-repl", "doctest"),
+    prompts=r"^>>>(?: (.*))?$",
+    continuation=r"^\.\.\.(?: (.*))?$",
+    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
+)
+
+# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
+# prompt counts where a user, a folder or a shell name stands before it.
+_SHELL_PROMPT = (
+    r"^(?:\([\w.-]+\) ?)?"
+    r"(?:\$"
+    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
+    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
+    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
+    r"|(?:ba|z)?sh-[\d.]+[$#])"
+    r"(?: (.*))?$"
+)
+
+BASH = Language(
+    name="bash",
+    title="Bash",
+    aliases=("sh", "shell", "zsh", "dash", "ksh"),
+    file_name="main.sh",
+    argv=("bash", "{source}"),
+    version_argv=("bash", "--version"),
+    self_test=SelfTest(
+        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
+    ),
+    image=DATA_IMAGE,
+    version="5.2",
+    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
+    transcripts=(
+        "console",
+        "shell-session",
+        "shellsession",
+        "sh-session",
+        "bash-session",
+        "terminal",
+    ),
+    prompts=_SHELL_PROMPT,
+    continuation=r"^>(?: (.*))?$",
+    here_documents=True,
+    line_reference=r"main\.sh: line (\d+)",
+)
+
+JAVASCRIPT = Language(
+    name="javascript",
+    title="JavaScript (node)",
+    aliases=("js", "node", "nodejs", "mjs", "cjs"),
+    file_name="main.js",
+    argv=("node", "{source}"),
+    version_argv=("node", "--version"),
+    self_test=SelfTest(
+        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
+    ),
+    image=DATA_IMAGE,
+    version="18",
+    interpreters=("node", "nodejs"),
+    line_reference=r"main\.m?js:(\d+)",
+    variant=Variant(
+        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w)|" + _AWAIT,
+        file_name="main.mjs",
+    ),
+)
+
+TYPESCRIPT = Language(
+    name="typescript",
+    title="TypeScript (node)",
+    aliases=("ts", "mts", "cts"),
+    file_name="main.ts",
+    # Bundled, so that a program may import other files of its folder. Types are not checked.
+    compile_argv=(*_ESBUILD, "--format=cjs", "--outfile={build}/main.cjs"),
+    argv=("node", "--enable-source-maps", "{build}/main.cjs"),
+    version_argv=("esbuild", "--version"),
+    self_test=SelfTest(
+        "const squares: number[] = [1, 2, 3].map((x: number) => x * x);\n"
+        "console.log(squares.join(' '));\n",
+        "1 4 9\n",
+    ),
+    image=FULL_IMAGE,
+    version="0.17",
+    line_reference=r"main\.m?ts:(\d+)",
+    variant=Variant(
+        _AWAIT + r"|\bimport\.meta\b",
+        file_name="main.mts",
+        compile_argv=(*_ESBUILD, "--format=esm", "--outfile={build}/main.mjs"),
+        argv=("node", "--enable-source-maps", "{build}/main.mjs"),
+    ),
+)
+
+RUBY = Language(
+    name="ruby",
+    title="Ruby",
+    aliases=("rb", "irb"),
+    file_name="main.rb",
+    # Output must not wait in Ruby's own buffer, and there is no switch for that.
+    argv=("ruby", "-e", "$stdout.sync = true; load($0 = ARGV.shift)", "{source}"),
+    version_argv=("ruby", "--version"),
+    self_test=SelfTest("puts (1..4).map { |x| x * x }.sum\n", "30\n"),
+    image=FULL_IMAGE,
+    version="3.1",
+    interpreters=("ruby",),
+    line_reference=r"main\.rb:(\d+)",
+)
+
+PHP = Language(
+    name="php",
+    title="PHP",
+    aliases=(),
+    file_name="main.php",
+    argv=("php", "{source}"),
+    version_argv=("php", "--version"),
+    self_test=SelfTest("<?php\necho array_sum([1, 2, 3]), PHP_EOL;\n", "6\n"),
+    image=FULL_IMAGE,
+    version="8.2",
+    # Each block has its own opening tag.
+    joins=False,
+    interpreters=("php",),
+    line_reference=r"main\.php(?::| on line )(\d+)",
+    # Without any tag it is meant as code all the same, and not as text to print.
+    variant=Variant(
+        r"\A(?![\s\S]*<\?)",
+        argv=("php", "-r", "eval(file_get_contents($argv[1]));", "{source}"),
+    ),
+)
+
+PERL = Language(
+    name="perl",
+    title="Perl",
+    aliases=("pl",),
+    file_name="main.pl",
+    argv=("perl", "-Mvars;$|=1", "{source}"),
+    version_argv=("perl", "--version"),
+    self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
+    image=DATA_IMAGE,
+    version="5.36",
+    interpreters=("perl",),
+    line_reference=r"main\.pl line (\d+)",
+)
+
+LUA = Language(
+    name="lua",
+    title="Lua",
+    aliases=("luajit",),
+    file_name="main.lua",
+    argv=(*_BY_LINE, "lua", "{source}"),
+    version_argv=("lua", "-v"),
+    self_test=SelfTest("print(6 * 7)\n", "42\n"),
+    image=FULL_IMAGE,
+    version="5.4",
+    interpreters=("lua", "luajit"),
+    line_reference=r"main\.lua:(\d+)",
+)
+
+R_LANGUAGE = Language(
+    name="r",
+    title="R_LANGUAGE",
+    aliases=("rscript", "rlang"),
+    file_name="main.R",
+    argv=("Rscript", "--vanilla", "{source}"),
+    version_argv=("Rscript", "--version"),
+    self_test=SelfTest('cat(mean(c(1, 2, 6)), "\\n", sep = "")\n', "3\n"),
+    image=FULL_IMAGE,
+    version="4.2",
+    interpreters=("rscript",),
+    line_reference=r"main\.R:(\d+)",
+)
+
+SQL = Language(
+    name="sql",
+    title="SQL (SQLite)",
+    aliases=("sqlite", "sqlite3"),
+    file_name="main.sql",
+    argv=(
+        *_BY_LINE,
+        "sqlite3",
+        "-batch",
+        "-bail",
+        "-box",
+        ":memory:",
+        ".read {source}",
+    ),
+    version_argv=("sqlite3", "--version"),
+    self_test=SelfTest(
+        "CREATE TABLE t (n INT);\nINSERT INTO t VALUES (1), (2);\n"
+        "SELECT sum(n) AS total FROM t;\n",
+        "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
+    ),
+    image=DATA_IMAGE,
+    version="3.40",
+    line_reference=r"near line (\d+)",
+)
+
+# ===== end sandbox_core/languages_interpreted.py =====
+
+# ===== begin sandbox_core/languages_compiled.py =====
+
+"""The languages that are compiled before they run: one record each, see Language.
+
+Compilers optimise little: a program of a chat runs once, and most of the time is theirs.
+"""
+
+_BY_LINE_OF_C = ("stdbuf", "-oL")
+# One thread for garbage and one compiler: a JVM starts in half the time, and fits.
+_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+_JAVA_TYPE = r"(?:(?:public|final|abstract|sealed|strictfp)\s+)*(?:class|interface|enum|record)\s+"
+
+C_LANGUAGE = Language(
+    name="c",
+    title="C",
+    aliases=("gcc",),
+    file_name="main.c",
+    compile_argv=("gcc", "-O1", "-pthread", "-o", "{build}/main", "{source}", "-lm"),
+    argv=(*_BY_LINE_OF_C, "{build}/main"),
+    version_argv=("gcc", "--version"),
+    self_test=SelfTest(
+        "#include <stdio.h>\n#include <math.h>\n"
+        'int main(void) { printf("%.1f\\n", sqrt(20.25)); return 0; }\n',
+        "4.5\n",
+    ),
+    image=FULL_IMAGE,
+    version="12.2",
+    joins=False,
+    line_reference=r"main\.c:(\d+)",
+)
+
+CPP = Language(
+    name="cpp",
+    title="C++",
+    aliases=("c++", "cxx", "cc", "hpp", "g++"),
+    file_name="main.cpp",
+    compile_argv=(
+        "g++",
+        "-std=gnu++20",
+        "-O1",
+        "-pthread",
+        "-o",
+        "{build}/main",
+        "{source}",
+    ),
+    argv=(*_BY_LINE_OF_C, "{build}/main"),
+    version_argv=("g++", "--version"),
+    self_test=SelfTest(
+        "#include <iostream>\n#include <numeric>\n#include <vector>\n"
+        "int main() {\n  std::vector<int> v{1, 2, 3};\n"
+        "  std::cout << std::accumulate(v.begin(), v.end(), 0) << std::endl;\n}\n",
+        "6\n",
+    ),
+    image=FULL_IMAGE,
+    version="12.2",
+    joins=False,
+    line_reference=r"main\.cpp:(\d+)",
+)
+
+GO = Language(
+    name="go",
+    title="Go",
+    aliases=("golang",),
+    file_name="main.go",
+    compile_argv=("go", "build", "-o", "{build}/main", "{source}"),
+    argv=("{build}/main",),
+    version_argv=("go", "version"),
+    self_test=SelfTest(
+        'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println(1 << 10)\n}\n',
+        "1024\n",
+    ),
+    image=FULL_IMAGE,
+    version="1.19",
+    joins=False,
+    line_reference=r"main\.go:(\d+)",
+)
+
+RUST = Language(
+    name="rust",
+    title="Rust",
+    aliases=("rs",),
+    file_name="main.rs",
+    compile_argv=(
+        "rustc",
+        "--edition=2021",
+        "-Copt-level=1",
+        "-o",
+        "{build}/main",
+        "{source}",
+    ),
+    argv=("{build}/main",),
+    version_argv=("rustc", "--version"),
+    self_test=SelfTest(
+        'fn main() {\n    let n: u32 = (1..=4).product();\n    println!("{}", n);\n}\n',
+        "24\n",
+    ),
+    image=FULL_IMAGE,
+    version="1.63",
+    joins=False,
+    line_reference=r"main\.rs:(\d+)",
+)
+
+JAVA = Language(
+    name="java",
+    title="Java",
+    aliases=("jdk",),
+    file_name="main.java",
+    compile_argv=(
+        "javac",
+        *(f"-J{option}" for option in _SMALL_JVM),
+        "-encoding",
+        "UTF-8",
+        "-d",
+        "{build}",
+        "{source}",
+    ),
+    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-cp", "{build}", "{entry}"),
+    version_argv=("javac", "--version"),
+    self_test=SelfTest(
+        "record Pair(int a, int b) {}\n\npublic class Sum {\n"
+        "    public static void main(String[] args) {\n"
+        "        var pair = new Pair(40, 2);\n"
+        "        System.out.println(pair.a() + pair.b());\n    }\n}\n",
+        "42\n",
+    ),
+    image=FULL_IMAGE,
+    version="17",
+    joins=False,
+    line_reference=r"\w+\.java:(\d+)",
+    # The compiler wants a public class in a file of its name.
+    file_pattern=r"^public\s+" + _JAVA_TYPE + r"(\w+)",
+    # The type with the main method; else the first.
+    entry_patterns=(
+        rf"^{_JAVA_TYPE}(\w+)(?:(?!^{_JAVA_TYPE})[\s\S])*?\bstatic\s+(?:final\s+)?void\s+main\b",
+        rf"^{_JAVA_TYPE}(\w+)",
+    ),
+    package_pattern=r"^\s*package\s+([\w.]+)\s*;",
+)
+
+KOTLIN = Language(
+    name="kotlin",
+    title="Kotlin",
+    aliases=("kt", "kts"),
+    file_name="main.kt",
+    compile_argv=(
+        "kotlinc",
+        *(f"-J{option}" for option in _SMALL_JVM),
+        "-nowarn",
+        "-include-runtime",
+        "-d",
+        "{build}/main.jar",
+        "{source}",
+    ),
+    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-jar", "{build}/main.jar"),
+    version_argv=("kotlinc", "-version"),
+    self_test=SelfTest(
+        "fun main() {\n    println((1..3).map { it * it })\n}\n", "[1, 4, 9]\n"
+    ),
+    image=FULL_IMAGE,
+    version="1.3",
+    joins=False,
+    line_reference=r"main\.kt:(\d+)",
+)
+
+# ===== end sandbox_core/languages_compiled.py =====
+
+# ===== begin sandbox_core/languages.py =====
+
+"""The languages that a sandbox can run, and how they are found by name.
+
+The same records feed the block parser, the tool's enum, the doctor, the docs and the tests.
+"""
+
+LANGUAGES = (
+    PYTHON,
+    BASH,
+    JAVASCRIPT,
+    TYPESCRIPT,
+    C_LANGUAGE,
+    CPP,
+    GO,
+    RUST,
+    JAVA,
+    KOTLIN,
+    RUBY,
+    PHP,
+    PERL,
+    LUA,
+    R_LANGUAGE,
+    SQL,
+)
+
+_BY_WORD = {
+    word: language
+    for language in LANGUAGES
+    for word in (language.name, *language.aliases)
+}
+_BY_TRANSCRIPT = {
+    word: language for language in LANGUAGES for word in language.transcripts
+}
+_BY_INTERPRETER = {
+    word: language for language in LANGUAGES for word in language.interpreters
+}
+_VERSIONED = re.compile(r"([a-z+]+)\d+(?:\.\d+)*")
+_INTERPRETER_LINE = re.compile(
+    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
+)
+
+
+def find_language(word: str) -> Language | None:
+    """The language that a fence word or alias means, case-blind; None when there is none.
+
+    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
+    """
+    return _find_word(_BY_WORD, word)
+
+
+def find_transcript(word: str) -> Language | None:
+    """The language whose prompts a fence word announces (``console``), case-blind."""
+    return _BY_TRANSCRIPT.get(word.strip().lower())
+
+
+def find_interpreter(code: str) -> Language | None:
+    """The language of the ``#!`` line that the code begins with; None when there is none
+    or its interpreter is not known here."""
+    line = _INTERPRETER_LINE.match(code)
+    return _find_word(_BY_INTERPRETER, line[1]) if line else None
+
+
+def language_named(word: str) -> Language:
+    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
+    language = find_language(word)
+    if language is None:
+        names = ", ".join(entry.name for entry in LANGUAGES)
+        raise InvalidRequest(
+            f"There is no language “{word[:40]}” here. Use one of: {names}."
+        )
+    return language
+
+
+def _find_word(table: dict[str, Language], word: str) -> Language | None:
+    lowered = word.strip().lower()
+    if lowered in table:
+        return table[lowered]
+    versioned = _VERSIONED.fullmatch(lowered)
+    return table.get(versioned[1]) if versioned else None
+
+
+# ===== end sandbox_core/languages.py =====
 
 # ===== begin owui_plugin/blocks.py =====
 
@@ -1597,11 +2040,7 @@ def why_nothing_runs(blocks: Sequence[CodeBlock]) -> str:
     reason = next((block.reason for block in blocks if block.reason), "")
     if reason:
         return f"There is nothing to run: {reason}."
-    words = ", ".join(
-        word
-        for language in LANGUAGES
-        for word in (language.name, *language.aliases[:2])
-    )
+    words = ", ".join(language.name for language in LANGUAGES)
     transcripts = ", ".join(
         language.transcripts[0] for language in LANGUAGES if language.transcripts
     )
@@ -2833,6 +3272,7 @@ class CommonValves(BaseModel):
     work_folder_mb: int = _limit_valve("work_mib")
     tmp_mb: int = _limit_valve("tmp_mib")
     shm_mb: int = _limit_valve("shm_mib")
+    compile_seconds: float = _limit_valve("compile_seconds")
     output_kept_kb: int = _limit_valve("kept_output_kib")
     output_limit_mb: int = _limit_valve("output_mib")
     max_files: int = _limit_valve("files")
@@ -5311,7 +5751,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+4d4594208239"
+BUILD_ID = "0.1.0+175602dd8536"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5371,8 +5811,10 @@ def unpack(report, boot):
 
 
 def prepare_home(boot):
-    """The home folder, and links to the image's prepared configuration of matplotlib."""
+    """The home folder, one for compilers, and links to the image's prepared configuration of
+    matplotlib."""
     os.makedirs(boot["home"], 0o755, exist_ok=True)
+    os.makedirs(boot["build"], 0o755, exist_ok=True)
     target = boot["env"]["MPLCONFIGDIR"]
     if not os.path.isdir(boot["mpl_source"]):
         return
@@ -5824,6 +6266,12 @@ def start_program(boot, argv, env, extra=()):
     return Program(pid, stdin[1], stdout[0], stderr[0])
 
 
+def is_program(path, name):
+    """Whether the image has a program of this name. Only root can write where it looks."""
+    folders = path.split(":")
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)
+
+
 def start_helper(boot, work):
     """Run work(report) in a child that has become the program's user."""
     receive, report = os.pipe()
@@ -5953,9 +6401,9 @@ GUEST_SOURCE = r'''"""The guest: the first process in every sandbox. It runs the
 
 The host sends this text, then frames, over the container's stdin, and reads frames from its
 stdout; nothing else leads in or out. From the host: B boot, F file, D its data, E end of the
-files, I stdin, G go, C cancel. To the host: h hello, s started, o/e output, x step ended, v
-value, p display (a picture or rich value), f file, d the data of either, q its end, k skipped,
-! failed, z done.
+files, I stdin, G go, C cancel. To the host: h hello, n the image has no such language, c a
+compiler started, s the program started, o/e output, x step ended, v value, p display (a picture
+or rich value), f file, d the data of either, q its end, k skipped, ! failed, z done.
 
 It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
 folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
@@ -5970,15 +6418,15 @@ import time
 from sandbox_core.guest_files import collect, unpack
 from sandbox_core.guest_process import (
     Launcher,
-    count_tasks,
     describe_kernel,
     forbid_user_namespaces,
     is_one_full,
+    is_program,
     kill_all,
-    memory_now,
     start_helper,
     start_program,
 )
+from sandbox_core.guest_watch import Watch
 from sandbox_core.guest_wire import (
     CHUNK,
     Wire,
@@ -5990,10 +6438,6 @@ from sandbox_core.guest_wire import (
 BACKLOG = 1 << 18  # unsent bytes above which the program's pipes rest
 COALESCE_SECONDS = 0.005
 BURST = 1 << 15  # a read this long means that more is there: do not pause
-WATCH_SECONDS = 0.02, 0.1  # each look takes time from the program
-FILL_RATE = 4 << 30  # bytes a second: no program takes memory faster
-# So long at the process limit means: a fork bomb, not a busy program.
-FULL_SECONDS = 2.0
 IDLE_SECONDS = 60.0
 LEASE_OVER = 75
 READY = b"r"
@@ -6025,11 +6469,8 @@ class Guest:
         self.printed = 0
         self.announcement = b""  # of a step that has started
         self.value_path = ""  # of the last step that was started
-        self.started_at = None
-        self.seconds = 0.0
-        self.full_since = None
-        self.used_before = 0
-        self.next_watch = 0.0
+        self.seconds = 0.0  # of the programs, without the compilers
+        self.watch = None
         self.lease_end = time.monotonic() + 60
         self.wake, wake_write = os.pipe()
         os.set_blocking(self.wake, False)
@@ -6045,7 +6486,8 @@ class Guest:
         self.helper = start_helper(self.boot, lambda report: unpack(report, self.boot))
         if self.boot["preload"]:
             self.warm_up()
-        self.look_at_memory()  # takes milliseconds, and nobody waits yet
+        self.watch = Watch(self.boot)
+        self.watch.look_at_memory()  # takes milliseconds, and nobody waits yet
         self.wire.send(b"h", json_text(describe_kernel()))
         try:
             placed_at = self.await_unpacked()
@@ -6082,7 +6524,7 @@ class Guest:
         self.wire.sender.flush()
         self.reap()
         if self.program is not None and self.program.status is None:
-            self.watch(time.monotonic())
+            self.look(time.monotonic())
 
     def interests(self, now):
         """(descriptor, event) for all that this turn should wake up for."""
@@ -6102,7 +6544,7 @@ class Guest:
     def next_timer(self, now):
         timers = [self.lease_end]
         if self.program is not None:
-            timers.append(self.next_watch)
+            timers.append(self.watch.next)
             timers += [
                 until for until in self.program.resting_until.values() if until > now
             ]
@@ -6170,39 +6612,14 @@ class Guest:
             program.resting_until[descriptor] = time.monotonic() + COALESCE_SECONDS
         return True
 
-    # --- the watch over time, memory and processes -------------------------------------
-
-    def look_at_memory(self):
-        """What is used now is not the program's: this process, a launcher, the input."""
-        self.used_before = memory_now(self.boot["folders"])[1]
-
-    def watch(self, now):
-        if now < self.next_watch:
+    def look(self, now):
+        """Look at what the program uses, when it is time to."""
+        if now < self.watch.next:
             return
         self.announce()
-        if now - self.started_at > self.job["seconds"]:
-            self.stop_program("timed_out")
-        free, used = memory_now(self.boot["folders"])
-        left = min(
-            self.job["memory_bytes"] - (used - self.used_before),
-            free - self.job["reserve_bytes"],
-        )
-        if left < 0:
-            self.stop_program("memory_killed")
-        shortest, longest = WATCH_SECONDS
-        self.next_watch = now + max(shortest, min(longest, left / FILL_RATE))
-        self.watch_tasks(now)
-
-    def watch_tasks(self, now):
-        limit = self.boot["processes"]
-        count = count_tasks() - 1
-        if count < limit - 1:
-            self.full_since = None
-            return
-        self.flags["processes_full"] = True
-        self.full_since = self.full_since or now
-        if now - self.full_since > FULL_SECONDS or count > 2 * limit:
-            self.stop_program("processes_killed")
+        flag = self.watch.verdict(now, self.job)
+        if flag is not None:
+            self.stop_program(flag)
 
     def stop_program(self, flag):
         """Kill all processes, for the first reason that there is."""
@@ -6255,44 +6672,58 @@ class Guest:
         if has_idle_launcher:
             self.dismiss_launcher()
         if has_idle_launcher or self.input_data:
-            self.look_at_memory()
+            self.watch.look_at_memory()
         for index, step in enumerate(self.job["steps"]):
             if self.flags["cancelled"] or not self.run_step(index, step):
                 break
-        if self.started_at is not None:
-            self.seconds = time.monotonic() - self.started_at
+        self.flags["processes_full"] = self.watch.full
 
     def run_step(self, index, step):
         """Run one step to its end; everything it started is dead then. True if it went well."""
+        header = json_text({"step": index})
+        if step["needs"] and not is_program(self.boot["env"]["PATH"], step["needs"]):
+            self.wire.send(b"n", header)
+            return False
+        if step["compile"]:
+            self.wire.send(b"c", header)
+            compiler = start_program(self.boot, step["compile"], step["env"])
+            code, number = self.follow(compiler, [], self.job["compile_seconds"])
+            if code != 0:
+                self.tell_end(index, code, number)
+                return False
         self.value_path = step["value_path"]
-        self.program = self.start_step(step)
+        program = self.start_step(step)
         started = time.monotonic()
-        if self.started_at is None:
-            self.started_at = started
-        self.next_watch = started + WATCH_SECONDS[0]
-        self.announcement = json_text({"step": index})
-        self.program.supply(self.input_data)
-        self.input_data = []
-        while self.program.status is None:
+        self.announcement = header
+        given, self.input_data = self.input_data, []
+        code, number = self.follow(program, given, self.job["seconds"] - self.seconds)
+        self.seconds += time.monotonic() - started
+        self.tell_end(index, code, number)
+        return code == 0
+
+    def follow(self, program, given, seconds):
+        """Wait until a program has ended, and bury all that it started. Gives its exit code and
+        the signal that killed it, one of them None."""
+        self.program = program
+        self.watch.begin(seconds)
+        program.supply(given)
+        while program.status is None:
             self.turn()
-        seconds = time.monotonic() - started
         self.announce()
-        if self.flags["processes_full"] and count_tasks() > self.boot["processes"] // 2:
-            self.flags["processes_killed"] = True  # it ended, and left a crowd behind
+        if self.watch.left_a_crowd():
+            self.flags["processes_killed"] = True
         self.bury_all()
         self.drain_outputs()
         self.flags["disk_full"] |= is_one_full(self.boot["folders"])
-        status = self.program.status
-        self.program.close()
+        program.close()
         self.program = None
-        code, number = None, None
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-        else:
-            code = os.WEXITSTATUS(status)
-        ended = {"step": index, "exit_code": code, "signal": number, "seconds": seconds}
+        if os.WIFSIGNALED(program.status):
+            return None, os.WTERMSIG(program.status)
+        return os.WEXITSTATUS(program.status), None
+
+    def tell_end(self, index, code, number):
+        ended = {"step": index, "exit_code": code, "signal": number}
         self.wire.send(b"x", json_text(ended))
-        return code == 0
 
     def announce(self):
         """Tell that the step has started, once. Not at once: of a quick program this travels
@@ -6347,6 +6778,69 @@ class Guest:
 
 if __name__ == "__main__":
     Guest().run()
+'''
+
+GUEST_WATCH_SOURCE = r'''"""The watch over what a program uses: time, memory and processes."""
+
+import time
+
+from sandbox_core.guest_process import count_tasks, memory_now
+
+WATCH_SECONDS = 0.02, 0.1  # each look takes time from the program
+FILL_RATE = 4 << 30  # bytes a second: no program takes memory faster
+# So long at the process limit means: a fork bomb, not a busy program.
+FULL_SECONDS = 2.0
+
+
+class Watch:
+    """Looks at one program after another; ``full`` says that one touched the process limit."""
+
+    def __init__(self, boot):
+        self.boot = boot
+        self.used_before = 0
+        self.full = False
+        self.full_since = None
+        self.next = 0.0
+        self.end = 0.0
+
+    def look_at_memory(self):
+        """What is used now is not the program's: the guest, a launcher, the input."""
+        self.used_before = memory_now(self.boot["folders"])[1]
+
+    def begin(self, seconds):
+        """A program starts, and has so many seconds."""
+        now = time.monotonic()
+        self.end = now + seconds
+        self.next = now + WATCH_SECONDS[0]
+
+    def verdict(self, now, job):
+        """The flag that says why the program must end now; None when it may go on."""
+        if now > self.end:
+            return "timed_out"
+        free, used = memory_now(self.boot["folders"])
+        left = min(
+            job["memory_bytes"] - (used - self.used_before),
+            free - job["reserve_bytes"],
+        )
+        if left < 0:
+            return "memory_killed"
+        shortest, longest = WATCH_SECONDS
+        self.next = now + max(shortest, min(longest, left / FILL_RATE))
+        return "processes_killed" if self.is_crowded(now) else None
+
+    def is_crowded(self, now):
+        limit = self.boot["processes"]
+        count = count_tasks() - 1
+        if count < limit - 1:
+            self.full_since = None
+            return False
+        self.full = True
+        self.full_since = self.full_since or now
+        return now - self.full_since > FULL_SECONDS or count > 2 * limit
+
+    def left_a_crowd(self):
+        """Whether a program that has ended leaves too many behind."""
+        return self.full and count_tasks() > self.boot["processes"] // 2
 '''
 
 GUEST_WIRE_SOURCE = r'''"""Frames between guest and host, seen from inside the sandbox.
@@ -7411,6 +7905,7 @@ def guest_program() -> str:
         ("sandbox_core.guest_wire", GUEST_WIRE_SOURCE),
         ("sandbox_core.guest_process", GUEST_PROCESS_SOURCE),
         ("sandbox_core.guest_files", GUEST_FILES_SOURCE),
+        ("sandbox_core.guest_watch", GUEST_WATCH_SOURCE),
     )
     lines = ["import sys", "sys.modules['sandbox_core'] = type(sys)('sandbox_core')"]
     for name, source in modules:
@@ -7775,7 +8270,7 @@ _JOINED_BYTES = 1 << 16
 _LARGEST_DATA = 1 << 18
 _LARGEST_HEADER = 1 << 16
 _DATA_KINDS = b"oed"
-_HEADER_KINDS = b"hsxvpfqk!z"
+_HEADER_KINDS = b"hncsxvpfqk!z"
 _LARGEST_VALUE = 1 << 19
 _MISSING = object()
 _FRAME_HEAD = 5  # kind and length
@@ -7943,6 +8438,7 @@ _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|jobli
 # What an import may read in the work folder: modules, and matplotlib's own settings.
 _READ_BY_IMPORTS = (".py", ".pyc", ".so", ".zip", ".pth", "matplotlibrc")
 _VALUE_PATH = "/tmp/.run-code-value"
+_BUILD_FOLDER = "/tmp/.run-code-build"
 _DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
@@ -7962,6 +8458,7 @@ def boot_frame(
             "gid": GUEST_UID,
             "work": WORK_FOLDER,
             "home": HOME_FOLDER,
+            "build": _BUILD_FOLDER,
             "folders": list(TMPFS_FOLDERS),
             "mpl_source": _MATPLOTLIB_SOURCE,
             "env": _environment(limits),
@@ -8024,13 +8521,14 @@ def job_frames(
         "G",
         {
             "steps": [
-                _step(index, step.language, name, warm_step and index == 0)
+                _step(index, step, name, warm_step and index == 0)
                 for index, (step, name) in enumerate(
                     zip(request.steps, plan.step_names, strict=True)
                 )
             ],
             "lease_seconds": lease_seconds,
             "seconds": limits.seconds,
+            "compile_seconds": limits.compile_seconds,
             "memory_bytes": limits.memory_mib * MIB,
             "reserve_bytes": RESERVE_MIB * MIB // 2,
             "output_bytes": limits.output_mib * MIB,
@@ -8042,6 +8540,14 @@ def job_frames(
             "display_bytes": DISPLAY_LIMITS.file_mib * MIB,
             "all_display_bytes": DISPLAY_LIMITS.work_mib * MIB,
         },
+    )
+
+
+def compile_budget(request: RunRequest) -> float:
+    """Seconds that all compilers of a request may take together."""
+    languages = [language_named(step.language) for step in request.steps]
+    return request.limits.compile_seconds * sum(
+        bool(language.compile_argv) for language in languages
     )
 
 
@@ -8062,11 +8568,15 @@ def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
     return not any("/" in name or name.endswith(_READ_BY_IMPORTS) for name in beside)
 
 
-def _step(index: int, language_name: str, file_name: str, warm: bool) -> dict[str, Any]:
-    language = language_named(language_name)
+def _step(index: int, step: Step, file_name: str, warm: bool) -> dict[str, Any]:
+    language = language_named(step.language)
     path = f"{WORK_FOLDER}/{file_name}"
+    command = language.command_for(step.code, path, _BUILD_FOLDER)
     return {
-        "argv": [*language.argv, path],
+        "argv": list(command.argv),
+        "compile": list(command.compile_argv),
+        # The launcher is made of the Python that the guest itself runs on.
+        "needs": "" if language.launched else command.needs,
         "env": {},
         "path": path,
         # Its own for each step: an older value must not pass for a new one.
@@ -8644,6 +9154,96 @@ LIMIT_OF_VALVE: dict[str, str] = {
 
 # ===== end owui_plugin/settings.py =====
 
+# ===== begin sandbox_core/inventory.py =====
+
+"""What an image has: its languages with their versions, and Python's packages. A sandbox of it
+is asked, once for each image."""
+
+_SECONDS = 60.0
+_MOST_PACKAGES = 5000
+_LONGEST_WORD = 100
+_PROGRAM = """\
+import concurrent.futures, importlib.metadata, json, re, shutil, subprocess
+
+COMMANDS = {commands!r}
+
+
+def version_of(argv):
+    if shutil.which(argv[0]) is None:
+        return None
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r"\\d+(?:\\.\\d+)+", done.stdout + done.stderr)
+    return found[0] if found else ""
+
+
+with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    versions = dict(zip(COMMANDS, pool.map(version_of, COMMANDS.values())))
+packages = {{
+    entry.metadata["Name"]: entry.version
+    for entry in importlib.metadata.distributions()
+    if entry.metadata["Name"]
+}}
+languages = {{name: text for name, text in versions.items() if text is not None}}
+print(json.dumps({{"languages": languages, "packages": packages}}))
+"""
+
+
+class InventoryFailed(SandboxError):
+    """What is in the image could not be told; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Versions by name: of the languages that the image has, and of Python's packages. A
+    version is empty where it could not be told."""
+
+    languages: dict[str, str]
+    packages: dict[str, str]
+
+
+def inventory_request(user: str = "", chat: str = "") -> RunRequest:
+    """The run that asks."""
+    commands = {entry.name: list(entry.version_argv) for entry in LANGUAGES}
+    program = _PROGRAM.format(commands=commands)
+    limits = Limits(seconds=_SECONDS)
+    return RunRequest(
+        (Step(PYTHON.name, program),), limits=limits, user=user, chat=chat
+    )
+
+
+def read_inventory(result: RunResult) -> Inventory:
+    """What the run told. Raises InventoryFailed."""
+    if result.outcome is not Outcome.OK:
+        raise InventoryFailed(f"It could not be listed what there is. {result.message}")
+    try:
+        untrusted = json.loads(str(result.stdout))
+        languages = _versions(untrusted["languages"])
+        packages = _versions(untrusted["packages"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InventoryFailed(
+            "It could not be listed what there is: the sandbox answered something else. Tell "
+            "your administrator.",
+            detail=repr(error),
+        ) from error
+    known = [entry.name for entry in LANGUAGES if entry.name in languages]
+    return Inventory({name: languages[name] for name in known}, packages)
+
+
+def _versions(untrusted: dict[str, str]) -> dict[str, str]:
+    """Sorted by name, without regard to case."""
+    pairs = sorted(untrusted.items(), key=lambda pair: pair[0].lower())
+    return {_word(name): _word(version) for name, version in pairs[:_MOST_PACKAGES]}
+
+
+def _word(untrusted: str) -> str:
+    return " ".join(clean_text(untrusted[:_LONGEST_WORD]).split())
+
+
+# ===== end sandbox_core/inventory.py =====
+
 # ===== begin sandbox_core/event_feed.py =====
 
 """Events on their way from a run to whoever watches it, who may be slow or asleep."""
@@ -8732,14 +9332,16 @@ class EventFeed:
 """What one run has told us so far: frames in, a RunResult out. No engine, no clock."""
 
 _STREAMS = {"o": "stdout", "e": "stderr"}
-_OF_A_STEP = "sx!"
+_OF_A_STEP = "ncsx!"
 _NO_HELLO = {"kernel": ""}
 _MOST_SKIPPED = 200
 _LONGEST_REASON = 200
 _LONGEST_KERNEL = 200
 _HIGHEST_CODE = 255
+_NOT_FOUND = 127  # as a shell says it
 _HIGHEST_SIGNAL = 64
 _MOST_SECONDS = 1e6
+_MOST_DIGITS = 9
 _FLAGS = (
     "cancelled",
     "timed_out",
@@ -8756,6 +9358,8 @@ class _StepEnd:
     step: int
     exit_code: int | None
     signal: int | None
+    compiling: bool = False
+    missing: bool = False
 
 
 class Recorder:
@@ -8776,6 +9380,7 @@ class Recorder:
         self._feed = feed
         self._step = 0
         self._running = False
+        self._compiling = False
         self._last: _StepEnd | None = None
         self._cleaners = {stream: TextCleaner() for stream in _STREAMS.values()}
         self._transcript = Transcript(limits.kept_output_kib * 1024)
@@ -8822,10 +9427,12 @@ class Recorder:
             self._feed.put(RunEvent("text", self._step, stream, text))
 
     def _take_step_header(self, kind: str, untrusted_payload: bytes) -> None:
-        if kind == "s":
-            self._take_started(untrusted_payload)
+        if kind in "cs":
+            self._take_started(kind, untrusted_payload)
         elif kind == "x":
             self._take_step_end(untrusted_payload)
+        elif kind == "n":
+            self._take_missing(untrusted_payload)
         else:
             reason = parse_header(untrusted_payload, {"reason": str})["reason"]
             raise ProtocolError(
@@ -8868,14 +9475,28 @@ class Recorder:
             return
         self._value = clean_text(text)
 
-    def _take_started(self, untrusted_payload: bytes) -> None:
-        step = parse_header(untrusted_payload, {"step": int})["step"]
-        expected = 0 if self._last is None else self._last.step + 1
-        if self._running or self.program_over or step != expected:
-            _breach(f"start of step {step}")
-        self._step, self._running = step, True
+    def _take_started(self, kind: str, untrusted_payload: bytes) -> None:
+        """A compiler (c) or a program (s) starts; a program may follow its compiler."""
+        follows = self._compiling and kind == "s"
+        step = self._next_step(untrusted_payload, self._running and not follows)
+        if not follows:
+            self._feed.put(RunEvent("started", step))
+        self._step, self._running, self._compiling = step, True, kind == "c"
         self.started = True
-        self._feed.put(RunEvent("started", self._step))
+
+    def _take_missing(self, untrusted_payload: bytes) -> None:
+        """Nothing was started: the image has not what the language of this step needs."""
+        step = self._next_step(untrusted_payload, self._running)
+        self._step = step
+        self._last = _StepEnd(step, _NOT_FOUND, None, missing=True)
+        self.started = self.program_over = True
+
+    def _next_step(self, untrusted_payload: bytes, is_busy: bool) -> int:
+        step: int = parse_header(untrusted_payload, {"step": int})["step"]
+        expected = 0 if self._last is None else self._last.step + 1
+        if is_busy or self.program_over or step != expected:
+            _breach(f"start of step {step}")
+        return step
 
     def _take_step_end(self, untrusted_payload: bytes) -> None:
         optional = (int, type(None))
@@ -8890,8 +9511,8 @@ class Recorder:
         )
         if not self._running or end["step"] != self._step or not fits:
             _breach("end of a step")
-        self._running = False
-        self._last = _StepEnd(self._step, code, number)
+        self._last = _StepEnd(self._step, code, number, self._compiling)
+        self._running = self._compiling = False
         is_last = self._step == len(self._request.steps) - 1
         self.program_over = is_last or code != 0
 
@@ -8931,6 +9552,9 @@ class Recorder:
             done=self.done,
             exit_code=last.exit_code if last else None,
             signal=last.signal if last else None,
+            compiling=self._compiling or bool(last and last.compiling),
+            error_line=self._error_line(str(stderr)),
+            missing=self._missing(),
             **told,
         )
         outcome = classify(seen)
@@ -8960,6 +9584,24 @@ class Recorder:
                     (self.hello or _NO_HELLO)["kernel"][:_LONGEST_KERNEL]
                 ),
             },
+        )
+
+    def _error_line(self, stderr: str) -> int | None:
+        """The first line of the program that its compiler names."""
+        language = language_named(self._request.steps[self._step].language)
+        if not language.line_reference or not language.compile_argv:
+            return None
+        found = re.search(language.line_reference, stderr)
+        return int(found[1][:_MOST_DIGITS]) if found else None
+
+    def _missing(self) -> str:
+        """Which language the image does not have, if that is why the last step ended."""
+        if self._last is None or not self._last.missing:
+            return ""
+        language = language_named(self._request.steps[self._last.step].language)
+        return (
+            f"there is no {language.title} in this sandbox. The image {language.image} has "
+            "it: ask your administrator, or use another language"
         )
 
 
@@ -9014,10 +9656,11 @@ class Budgets:
     collection: float = 5.0
     farewell: float = 1.0
 
-    def lease_seconds(self, limits: Limits) -> float:
-        """After this time a run with these limits is over, whatever happened."""
+    def lease_seconds(self, limits: Limits, compiling: float = 0.0) -> float:
+        """After this time a run with these limits is over, whatever happened; ``compiling`` is
+        what its compilers may take."""
         transfers = self.transfer + (limits.work_mib << 20) / _BYTES_PER_SECOND
-        rest = limits.seconds + self.overtime + self.collection
+        rest = limits.seconds + compiling + self.overtime + self.collection
         return self.start + 2 * transfers + rest
 
 
@@ -9098,7 +9741,7 @@ class LocalRunner:
         return self._pool.stats()
 
     def _spec(self, request: RunRequest) -> SandboxSpec:
-        lease = self._budgets.lease_seconds(request.limits)
+        lease = self._budgets.lease_seconds(request.limits, compile_budget(request))
         return SandboxSpec(
             image=self._image,
             runtime=self._runtime,
@@ -9188,7 +9831,9 @@ class _Session:
         size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
-        lease_seconds = self._budgets.lease_seconds(self._request.limits)
+        lease_seconds = self._budgets.lease_seconds(
+            self._request.limits, compile_budget(self._request)
+        )
         frames = job_frames(self._request, self._plan, lease_seconds, is_warm)
         for data in joined_frames(frames):
             if self._cancel.is_set():
@@ -9199,7 +9844,8 @@ class _Session:
     def _follow(self) -> None:
         """From the start of the program to ``done``."""
         budgets, limits = self._budgets, self._request.limits
-        program = Deadline(limits.seconds + budgets.overtime)
+        compiling = compile_budget(self._request)
+        program = Deadline(compiling + limits.seconds + budgets.overtime)
         if not self._read_until(
             lambda: self._recorder.program_over, program, late_is_error=False
         ):
@@ -9318,8 +9964,11 @@ def examine_runner(
 ) -> list[Finding]:
     """The proofs of examine(), with this runner over this engine."""
     findings: list[Finding] = []
-    for language in languages:
+    present = _present(runner, languages)
+    for language in present:
         findings.append(_prove_language(runner, language, limits))
+    if len(present) < len(languages):
+        findings.append(_absent(languages, present))
     if PYTHON in languages and all(finding.ok for finding in findings):
         findings += prove_limits(runner)
         findings.append(_prove_nothing_left(engine))
@@ -9352,6 +10001,23 @@ def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
         return finding
     text = f"{finding.text} An administrator has accepted this by name."
     return replace(finding, ok=True, text=text)
+
+
+def _present(runner: Runner, languages: Sequence[Language]) -> list[Language]:
+    """Those that the image has; all of them when it cannot be told."""
+    try:
+        found = read_inventory(runner.run(inventory_request())).languages
+    except SandboxError:
+        return list(languages)
+    return [entry for entry in languages if entry.name in found]
+
+
+def _absent(languages: Sequence[Language], present: Sequence[Language]) -> Finding:
+    absent = [entry for entry in languages if entry not in present]
+    titles = ", ".join(entry.title for entry in absent)
+    images = ", ".join(sorted({entry.image for entry in absent}))
+    text = f"Not in this image: {titles}. In the image {images} they are."
+    return Finding("languages", True, text)
 
 
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:

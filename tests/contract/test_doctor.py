@@ -10,7 +10,7 @@ import pytest
 from sandbox_core import doctor
 from sandbox_core.doctor import examine, prove_limits, reasons_to_refuse
 from sandbox_core.engines import runsc
-from sandbox_core.languages import PYTHON
+from sandbox_core.languages_interpreted import PYTHON
 from sandbox_core.limits import Limits
 from sandbox_core.models import RunRequest, Step
 from sandbox_core.outcome import Outcome

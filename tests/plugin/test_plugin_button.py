@@ -103,7 +103,7 @@ def test_p10_tags_of_python(action, tag):
     assert output_of(text) == "1"
 
 
-@pytest.mark.parametrize("tag", ["pythonic", "shellcheck", "text", "rust", "output"])
+@pytest.mark.parametrize("tag", ["pythonic", "shellcheck", "text", "cobol", "output"])
 def test_p10_other_tags_never_run(action, tag):
     pressed = press(action, f"{BACKTICKS}{tag}\nprint(1)\n{BACKTICKS}")
     assert pressed.answer is None

@@ -120,8 +120,6 @@ PYTHON_TAGS = [
 OTHER_TAGS = ["json", "yaml", "text", "diff", "html", "mermaid", "output", "pythonic"]
 OTHER_TAGS += [
     "shellcheck",
-    "c",
-    "c++",
     "c#",
     "py-spy",
     "main.py",
@@ -158,7 +156,8 @@ def test_p10_other_tags(info: str) -> None:
         ("print(1)", "ask", ""),
         ("#!/usr/bin/env python3\nprint(1)", "run", "python"),
         ("#!/bin/sh -e\necho 1", "run", "bash"),
-        ("#!/usr/bin/perl\nprint 1", "no", ""),
+        ("#!/usr/bin/perl\nprint 1", "run", "perl"),
+        ("#!/usr/bin/awk -f\n1", "no", ""),
         ("", "no", ""),
         ("\n  \n", "no", ""),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_core.archive import plan_files
 from sandbox_core.guest_wire import literal, take_frame
-from sandbox_core.job import boot_frame, job_frames, may_run_warm
+from sandbox_core.job import boot_frame, compile_budget, job_frames, may_run_warm
 from sandbox_core.limits import Limits
 from sandbox_core.models import InputFile, RunRequest, Step
 
@@ -111,12 +111,22 @@ def test_limits_reach_the_guest_in_bytes():
         ("py", ["python3", "/mnt/data/main.py"], True),
         ("sh", ["bash", "/mnt/data/main.sh"], False),
         ("node", ["node", "/mnt/data/main.js"], False),
+        ("rust", ["/tmp/.run-code-build/main"], False),
     ],
 )
 def test_a_step_is_its_languages_command(language, argv, launched):
     _, job = job_of(RunRequest(steps=(Step(language, "1"),)))
     (step,) = job["steps"]
     assert (step["argv"], step["launched"]) == (argv, launched)
+    assert bool(step["compile"]) == (language == "rust")
+    assert bool(step["needs"]) == (not launched)
+
+
+def test_compilers_have_time_of_their_own():
+    steps = (Step("c", ""), Step("python", ""), Step("go", ""))
+    request = RunRequest(steps, limits=Limits(compile_seconds=7))
+    assert compile_budget(request) == 14
+    assert job_of(request)[1]["compile_seconds"] == 7
 
 
 def test_a_first_python_step_may_be_warm_unless_modules_lie_beside_it():

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.language import Language
 from sandbox_core.languages import (
     LANGUAGES,
-    Language,
     find_interpreter,
     find_language,
     find_transcript,
@@ -31,6 +31,10 @@ PYTHON, BASH, JAVASCRIPT = (language_named(n) for n in ("python", "bash", "javas
         ("ZSH", "bash"),
         ("node18", "javascript"),
         ("mjs", "javascript"),
+        ("c++17", "cpp"),
+        ("C99", "c"),
+        ("golang", "go"),
+        ("c#", None),
         ("pythonic", None),
         ("python-3", None),
         ("shellcheck", None),
@@ -61,7 +65,7 @@ def test_an_unknown_language_is_refused_with_what_there_is() -> None:
         ("#! /bin/sh -e", BASH),
         ("#!/usr/local/bin/node", JAVASCRIPT),
         ("#!python3", PYTHON),
-        ("#!/usr/bin/perl", None),
+        ("#!/usr/bin/awk", None),
         ("#!/usr/bin/env", None),
         ("#!", None),
         ("#!\npython3", None),
@@ -96,6 +100,8 @@ def test_records_are_complete() -> None:
     for entry in LANGUAGES:
         assert entry.argv
         assert entry.version_argv
+        assert entry.image.startswith("run-code-")
+        assert not (entry.compile_argv and entry.joins and entry.name != "typescript")
         assert entry.self_test.code.endswith("\n")
         assert entry.self_test.expected_stdout
         assert (
@@ -127,6 +133,72 @@ def test_javascript_files(code: str, name: str) -> None:
     assert JAVASCRIPT.file_for(code) == name
 
 
+JAVA = language_named("java")
+SEVERAL = """package com.example.demo;
+
+record Pair(int a, int b) {}
+
+class Helper {
+    static void help() {}
+}
+
+public final class Demo {
+    static class Inner {}
+
+    public static void main(String... args) {}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "entry"),
+    [
+        (SEVERAL, "Demo.java", "com.example.demo.Demo"),
+        (
+            "class A {}\nclass B {\n  static void main(String[] a) {}\n}\n",
+            "main.java",
+            "B",
+        ),
+        ("public record Point(int x) {}\n", "Point.java", "Point"),
+        ("class Only {}\n", "main.java", "Only"),
+        ("nothing\n", "main.java", ""),
+    ],
+)
+def test_java_files_and_classes(code: str, name: str, entry: str) -> None:
+    assert JAVA.file_for(code) == name
+    command = JAVA.command_for(code, "/work/x.java", "/build")
+    assert command.argv[-3:] == ("-cp", "/build", entry)
+    assert command.compile_argv[-2:] == ("/build", "/work/x.java")
+    assert command.needs == "javac"
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "name", "program"),
+    [
+        ("ts", "import * as fs from 'fs'\n", "main.ts", "/b/main.cjs"),
+        ("ts", "const x: number = await y()\n", "main.mts", "/b/main.mjs"),
+        ("ts", "console.log(import.meta.url)\n", "main.mts", "/b/main.mjs"),
+        ("php", "<?php\necho 1;\n", "main.php", "/s"),
+        ("c++", "int main() {}\n", "main.cpp", "/b/main"),
+        ("py", "print(1)\n", "main.py", "/s"),
+    ],
+)
+def test_files_and_commands(word: str, code: str, name: str, program: str) -> None:
+    language = language_named(word)
+    assert language.file_for(code) == name
+    command = language.command_for(code, "/s", "/b")
+    assert command.argv[-1] == program
+    assert bool(command.compile_argv) == (program != "/s")
+    assert "{" not in "".join((*command.argv, *command.compile_argv))
+
+
+def test_php_without_a_tag_is_code_all_the_same() -> None:
+    php = language_named("php")
+    assert php.file_for("echo 1;\n") == "main.php"
+    assert php.command_for("echo 1;\n", "/s", "/b").argv[1] == "-r"
+    assert php.command_for("<p>\n<?= 1 ?>\n", "/s", "/b").argv == ("php", "/s")
+
+
 def test_other_files() -> None:
     assert PYTHON.file_for("import x\n") == "main.py"
     assert BASH.file_for("await x\n") == "main.sh"
@@ -139,6 +211,9 @@ def test_other_files() -> None:
         (PYTHON, '  File "/usr/lib/python3.11/json/decoder.py", line 3', None),
         (BASH, "/mnt/data/main.sh: line 4: figlet: command not found", "4"),
         (JAVASCRIPT, "/mnt/data/main.js:12", "12"),
+        (language_named("c"), "/mnt/data/main.c:3:5: error: x", "3"),
+        (language_named("java"), "/mnt/data/Demo.java:7: error: ';' expected", "7"),
+        (language_named("sql"), "Error: near line 3: no such table: t", "3"),
         (JAVASCRIPT, "    at file:///mnt/data/main.mjs:3:7", "3"),
     ],
 )

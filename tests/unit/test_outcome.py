@@ -46,6 +46,14 @@ TABLE = [
     (Evidence(processes_full=True, done=True, exit_code=1), "process_limit"),
     (Evidence(disk_full=True, done=True, exit_code=1), "disk_limit"),
     (Evidence(disk_full=True), "disk_limit"),
+    # A compiler has walls, too.
+    (Evidence(compiling=True, done=True, exit_code=1), "compile_error"),
+    (Evidence(compiling=True, done=True, signal=11), "compile_error"),
+    (Evidence(compiling=True, timed_out=True, done=True, signal=9), "timeout"),
+    (Evidence(compiling=True, memory_killed=True, done=True, signal=9), "memory_limit"),
+    (Evidence(compiling=True, disk_full=True, done=True, exit_code=1), "disk_limit"),
+    (Evidence(compiling=True), "sandbox_error"),
+    (Evidence(missing="no Go", done=True, exit_code=127), "failed"),
     # Walls that it survived are notes.
     (Evidence(processes_full=True, done=True, exit_code=0), "ok"),
     (Evidence(disk_full=True, done=True, exit_code=0), "ok"),

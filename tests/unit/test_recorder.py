@@ -18,9 +18,10 @@ from tests.fake_engine import FLAGS, done, header, hello, killed_step, started, 
 FACTS = {"engine": "fake"}
 
 
-def recorder_of(*frames, steps=1, limits=None):
+def recorder_of(*frames, steps=1, limits=None, language="python"):
+    program = Step(language, "1")
     recorder = Recorder(
-        RunRequest(steps=(Step("python", "1"),) * steps, limits=limits or Limits()),
+        RunRequest(steps=(program,) * steps, limits=limits or Limits()),
         EventFeed(None),
     )
     for frame in frames:
@@ -86,6 +87,48 @@ def test_milestones():
     assert recorder.done
 
 
+def test_a_program_follows_its_compiler():
+    recorder = recorder_of(
+        hello(), header("c", step=0), out(b"warning\n", "e"), language="c"
+    )
+    assert recorder.started
+    assert not recorder.program_over
+    frames = (started(), out(b"42\n"), step_end(), done())
+    for frame in frames:
+        take(recorder, frame)
+    result = recorder.result(Evidence(), FACTS)
+    assert (result.outcome, str(result.stdout)) == (Outcome.OK, "42\n")
+
+
+def test_a_compile_error_is_no_failure_of_the_program():
+    recorder = recorder_of(
+        hello(),
+        header("c", step=0),
+        out(
+            b"/mnt/data/main.c:12:5: error: expected ;\n/mnt/data/main.c:3: note\n", "e"
+        ),
+        step_end(exit_code=1),
+        done(),
+        steps=2,
+        language="c",
+    )
+    result = recorder.result(Evidence(), FACTS)
+    assert (result.outcome, result.failed_step) == (Outcome.COMPILE_ERROR, 0)
+    assert (
+        result.message == "The program does not compile (line 12), so it was not run."
+    )
+
+
+def test_a_language_that_the_image_does_not_have_is_named():
+    recorder = recorder_of(hello(), header("n", step=0), done(), steps=2, language="go")
+    result = recorder.result(Evidence(), FACTS)
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, 127)
+    assert (
+        "there is no Go in this sandbox. The image run-code-full has it"
+        in result.message
+    )
+
+
 def test_the_first_failing_step_ends_the_run():
     recorder = recorder_of(hello(), started(0), step_end(0, exit_code=3), steps=3)
     assert recorder.program_over
@@ -107,6 +150,11 @@ def test_the_first_failing_step_ends_the_run():
         [hello(), out(b"before the start")],
         [hello(), started(), step_end(), out(b"after the end")],
         [hello(), started(1)],
+        [hello(), header("c", step=1)],
+        [hello(), header("c", step=0), header("c", step=0)],
+        [hello(), header("c", step=0), header("n", step=0)],
+        [hello(), header("c", step=0), started(1)],
+        [hello(), header("n", step=0), started(1)],
         [hello(), started(-1)],
         [hello(), started(), started()],
         [hello(), started(), step_end(), started()],
