@@ -18,6 +18,7 @@ __all__ = [
     "WORK_FOLDER",
     "bundle_config",
     "container_config",
+    "container_cpus",
     "container_memory_bytes",
     "host_threads",
     "runsc_flags",
@@ -49,6 +50,13 @@ def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
     if warm:
         mib += WARM_MIB
     return mib * MIB
+
+
+def container_cpus(limits: Limits) -> float:
+    """The container's share of processors: a tenth more than the program's, because gVisor's
+    own threads count too. Without it, a program that calculates loses up to a fifth.
+    """
+    return limits.cpus * 1.1
 
 
 def host_threads(limits: Limits) -> int:
@@ -110,7 +118,7 @@ def container_config(
             # Equal, so that there is no swap.
             "Memory": memory,
             "MemorySwap": memory,
-            "NanoCpus": int(limits.cpus * 1e9),
+            "NanoCpus": round(container_cpus(limits) * 1e9),
             "PidsLimit": host_threads(limits),
             "Ulimits": [
                 {"Name": "core", "Soft": 0, "Hard": 0},

@@ -37,6 +37,7 @@ from sandbox_core.engines.runsc_walls import (
 from sandbox_core.errors import ChannelClosed, EngineError, InvalidRequest, StartFailed
 from sandbox_core.hardening import (
     bundle_config,
+    container_cpus,
     container_memory_bytes,
     host_threads,
     runsc_flags,
@@ -123,7 +124,7 @@ class RunscEngine:
         limits = HostLimits(
             container_memory_bytes(spec.limits, bool(spec.preload)),
             host_threads(spec.limits),
-            spec.limits.cpus,
+            container_cpus(spec.limits),
         )
         if "memory" not in self._controllers:
             return MemoryWatch(folder, limits)

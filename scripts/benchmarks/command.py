@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run it; 1 when a bound was missed, 2 when something does not work."""
     options = _options(argv)
     subject = Subject(options.image, options.runtime, options.others)
-    rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
+    rounds = _QUICK_ROUNDS if options.quick else options.rounds
     measured: list[Measurement] = []
     try:
         facts = {**subject.facts(), "rounds": str(rounds)}
@@ -94,6 +94,13 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="the main figures in 90 seconds"
     )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=_ROUNDS,
+        metavar="N",
+        help="how often each is measured, at least 10 (%(default)s)",
+    )
     parser.add_argument("--json", metavar="FILE", help="write all values there too")
     parser.add_argument(
         "--write-docs",
@@ -113,7 +120,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--runtime", default="runsc", help="Docker's name for gVisor (%(default)s)"
     )
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.rounds < 10:
+        parser.error("--rounds: at least 10; for a first look there is --quick")
+    return options
 
 
 def _write_document(

@@ -13,17 +13,22 @@ __all__ = ["measure_comparison"]
 # How much longer than Docker's own command a cold run may take.
 _MOST_TIMES_DOCKER = {PRINT: 1.3, PANDAS: 1.1}
 
+# Of what takes ten seconds and more, that many tell enough.
+_SLOW_ROUNDS = 3
+
 
 def measure_comparison(subject: Subject, rounds: int) -> Iterator[Measurement]:
     """Whole runs: from the request to the result. Of print(1) all rounds, and of the others
-    half; only print(1) when there are few."""
+    half; when there are few, only print(1), and nothing warm, which waits for its pool.
+    """
     is_quick = rounds < 10
     programs = (PRINT,) if is_quick else PROGRAMS
     all_contenders = contenders(subject, subject.others_python)
+    able = [one for one in all_contenders if not (is_quick and one.key == "warm")]
     try:
         for program in programs:
             count = rounds if program is PRINT else rounds // 2
-            yield from _compare(program, all_contenders, count)
+            yield from _compare(program, able, count)
     finally:
         for contender in all_contenders:
             contender.close()
@@ -36,6 +41,8 @@ def _compare(
     taken: dict[str, list[float]] = defaultdict(list)
     for number in range(rounds + 1):
         for contender in able:
+            if contender.is_slow and number > _SLOW_ROUNDS:
+                continue
             value = contender.milliseconds(program)
             if number:  # the first round fills the machine's caches
                 taken[contender.key].append(value)
