@@ -10,6 +10,11 @@ from dataclasses import replace
 
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Engine, Finding
+from sandbox_core.engines.machine import (
+    machine_suspects,
+    read_machine,
+    runsc_upgrade_command,
+)
 from sandbox_core.errors import EngineError, SandboxError
 from sandbox_core.inventory import inventory_request, read_inventory
 from sandbox_core.language import Language
@@ -61,6 +66,8 @@ def examine_runner(
     present = _present(runner, languages)
     for language in present:
         findings.append(_prove_language(runner, language, limits))
+    if not any(finding.ok for finding in findings) and engine.is_here:
+        findings += machine_suspects(read_machine(), engine.name == "runsc")
     if len(present) < len(languages):
         findings.append(_absent(languages, present))
     if PYTHON in languages and all(finding.ok for finding in findings):
@@ -140,7 +147,10 @@ def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
     if proof.holds(result):
         return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
     text = f"Not proven: “{proof.title}”. What happened: {_what_happened(result)}"
-    return Finding(proof.name, False, text, proof.mend, proof.why)
+    mend = (
+        proof.mend or f"{runsc_upgrade_command(read_machine())}   # then run this again"
+    )
+    return Finding(proof.name, False, text, mend, proof.why)
 
 
 def _prove_nothing_left(engine: Engine) -> Finding:

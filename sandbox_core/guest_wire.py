@@ -2,13 +2,13 @@
 
 A frame is one ASCII letter, a 4-byte big-endian length and the payload. Headers from the
 host are Python literals, because the host is trusted and a literal needs no import; headers
-to the host are JSON, because the host must not trust this side. ``_json`` is the C half of
-``json``: importing the whole package would cost each run some ten milliseconds.
+to the host are JSON, because the host must not trust this side. ``_json`` and ``_collections``
+are the C halves of packages: importing these would cost each run some ten milliseconds each.
 """
 
 import _json
 import os
-from collections import deque
+from _collections import deque  # type: ignore[import-not-found]
 
 CHUNK = 1 << 18
 

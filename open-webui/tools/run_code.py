@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     905b11fa0e72a37c860231e6ff19f1281670f2564591ba06e98e126145bb4095
+#     dac4a3fe4c2bf921bf6fb95a69ac4e5cfdbb2502c75c118a6ebea0db87940379
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -38,6 +38,7 @@ license: Apache-2.0
 #     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
 #     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
 #     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
+#     sandbox_core/engines/machine.py         What of this machine may keep gVisor from running, in words, and commands that fit it.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
 #     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
 #     sandbox_core/engines/podman.py          Podman by way of its Docker-compatible socket: the Docker engine at another address.
@@ -111,6 +112,7 @@ import json
 import logging
 import math
 import os
+import platform
 import random
 import re
 import secrets
@@ -2118,7 +2120,8 @@ _SURVIVED = "print('survived')\n"
 @dataclass(frozen=True, slots=True)
 class Proof:
     """``holds`` judges the result of ``code``, which runs with ``limits`` lower than usual.
-    ``mend`` is what an administrator can do about a host on which it does not hold."""
+    ``mend`` is what an administrator can do about a host on which it does not hold; empty: a
+    newer gVisor."""
 
     name: str
     title: str
@@ -2126,7 +2129,7 @@ class Proof:
     code: str
     limits: dict[str, float]
     holds: Callable[[RunResult], bool]
-    mend: str
+    mend: str = ""
 
 
 def _ends_as(*outcomes: Outcome) -> Callable[[RunResult], bool]:
@@ -2137,7 +2140,6 @@ def _says(text: str) -> Callable[[RunResult], bool]:
     return lambda result: str(result.stdout).strip() == text
 
 
-_NEWER = "sudo apt-get install --only-upgrade runsc   # then run this again"
 _LOOP = f"""\
 import time
 end = time.monotonic() + 4
@@ -2203,7 +2205,6 @@ PROOFS = (
         _LOOP,
         {"seconds": 1},
         _ends_as(Outcome.TIMEOUT),
-        _NEWER,
     ),
     Proof(
         "memory-limit",
@@ -2212,7 +2213,6 @@ PROOFS = (
         _HOG,
         {"memory_mib": 64},
         _ends_as(Outcome.MEMORY_LIMIT),
-        _NEWER,
     ),
     Proof(
         "process-limit",
@@ -2221,7 +2221,6 @@ PROOFS = (
         _FORKS,
         {"processes": 32},
         _ends_as(Outcome.PROCESS_LIMIT),
-        _NEWER,
     ),
     Proof(
         "disk-limit",
@@ -2234,7 +2233,6 @@ PROOFS = (
             "shm_mib": PROOF_WORK_MIB,
         },
         _says("full full full"),
-        _NEWER,
     ),
     Proof(
         "output-limit",
@@ -2243,7 +2241,6 @@ PROOFS = (
         _FLOOD,
         {"output_mib": 1},
         _ends_as(Outcome.OUTPUT_LIMIT),
-        _NEWER,
     ),
     Proof(
         "no-network",
@@ -3229,6 +3226,205 @@ def _says_gone(error: EngineError) -> bool:
 
 # ===== end sandbox_core/engines/docker_channel.py =====
 
+# ===== begin sandbox_core/engines/machine.py =====
+
+"""What of this machine may keep gVisor from running, in words, and commands that fit it.
+
+The facts are read in one place; what follows from them are pure functions. Sources: gVisor's
+page on its requirements; proc(5), os-release(5), kernel documentation of yama and AppArmor.
+"""
+
+_PAGE_BYTES = 4096
+_ARCHITECTURES = ("x86_64", "aarch64")
+_OLDEST_KERNEL = (4, 14, 77)
+_USUAL_ADDRESS_BITS = 47
+_DEBIAN_WITH_RUNSC = 13
+_WHY_NOTHING_RUNS = "Without it no sandbox starts, so no code is run."
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Facts of the machine, or of the container, in which we are. The defaults are those of
+    one on which everything works.
+
+    ``address_bits`` are those of a process; 0 when they cannot be told, as for
+    ``user_namespaces``, the most that one user may have: -1.
+    """
+
+    architecture: str = "x86_64"
+    kernel: str = "6.1.0"
+    page_bytes: int = _PAGE_BYTES
+    address_bits: int = _USUAL_ADDRESS_BITS
+    user_namespaces: int = -1
+    system: str = "debian"
+    system_version: str = "13"
+    has_systemd: bool = True
+    in_container: bool = False
+    has_seccomp_filter: bool = False
+    apparmor_restricts: bool = False
+    selinux_enforces: bool = False
+
+
+def read_machine(root: Path = Path("/")) -> Machine:
+    """The facts of this machine. Never raises: what cannot be read is as usual."""
+    release = dict(
+        re.findall(r'^(\w+)="?([^"\n]*)', _text(root / "etc/os-release"), re.M)
+    )
+    status = _text(root / "proc/self/status")
+    stack = re.search(
+        r"^[0-9a-f]+-([0-9a-f]+) .*\[stack\]$", _text(root / "proc/self/maps"), re.M
+    )
+    sysctl = root / "proc/sys"
+    spaces = _text(sysctl / "user/max_user_namespaces").strip()
+    restricts = _text(sysctl / "kernel/apparmor_restrict_unprivileged_userns").strip()
+    return Machine(
+        architecture=platform.machine(),
+        kernel=platform.release(),
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        address_bits=int(stack[1], 16).bit_length() if stack else 0,
+        user_namespaces=int(spaces) if spaces.isdigit() else -1,
+        system=release.get("ID", ""),
+        system_version=release.get("VERSION_ID", ""),
+        has_systemd=(root / "run/systemd/system").is_dir(),
+        in_container=any(
+            (root / name).exists() for name in (".dockerenv", "run/.containerenv")
+        ),
+        has_seccomp_filter=bool(re.search(r"^Seccomp:\s*2$", status, re.M)),
+        apparmor_restricts=restricts == "1",
+        selinux_enforces=_text(root / "sys/fs/selinux/enforce").strip() == "1",
+    )
+
+
+def machine_obstacles(machine: Machine, rootless: bool = False) -> list[Finding]:
+    """What surely keeps gVisor from running here. ``rootless``: it starts as a user who needs
+    a user namespace for that."""
+    found = []
+    if machine.architecture not in _ARCHITECTURES:
+        found.append(
+            _no(
+                f"gVisor does not run on processors of the kind {machine.architecture}.",
+                "use a machine with x86-64 or arm64, and set DOCKER_HOST to its engine",
+            )
+        )
+    if machine.page_bytes != _PAGE_BYTES:
+        found.append(
+            _no(
+                f"The kernel has memory pages of {machine.page_bytes // 1024} KB; gVisor "
+                "needs 4 KB.",
+                "boot a kernel with 4 KB pages (uname -r has often “64k” in its name)",
+            )
+        )
+    numbers = tuple(int(part) for part in re.findall(r"\d+", machine.kernel)[:3])
+    if numbers and numbers < _OLDEST_KERNEL:
+        found.append(
+            _no(
+                f"The kernel is {machine.kernel}; gVisor needs 4.14.77 or newer.",
+                "update the system",
+            )
+        )
+    if rootless and machine.user_namespaces == 0:
+        found.append(
+            _no(
+                "User namespaces are switched off, which gVisor needs for a user who is "
+                "not root.",
+                "sudo sysctl -w user.max_user_namespaces=10000",
+            )
+        )
+    return found
+
+
+def machine_suspects(machine: Machine, embedded: bool) -> list[Finding]:
+    """What may be the cause when no sandbox starts; ``embedded``: without Docker."""
+    found = []
+    if embedded and machine.has_seccomp_filter:
+        found.append(
+            _maybe(
+                "A seccomp filter is on this process. Docker's usual one refuses the calls "
+                "that gVisor makes namespaces with.",
+                "docker run --security-opt seccomp=unconfined …   # Kubernetes: "
+                "seccompProfile: {type: Unconfined}",
+            )
+        )
+    if embedded and machine.apparmor_restricts:
+        found.append(
+            _maybe(
+                "AppArmor lets only some programs make user namespaces here.",
+                "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+            )
+        )
+    if machine.selinux_enforces:
+        found.append(
+            _maybe(
+                "SELinux is enforcing, and its rules may refuse what gVisor does.",
+                "sudo ausearch -m avc -ts recent   # shows what was refused; then: sudo "
+                "audit2allow",
+            )
+        )
+    if 0 < machine.address_bits < _USUAL_ADDRESS_BITS:
+        found.append(
+            _maybe(
+                f"A process here has addresses of {machine.address_bits} bits; gVisor "
+                f"expects {_USUAL_ADDRESS_BITS} or more.",
+                "boot a kernel with 48-bit addresses (CONFIG_ARM64_VA_BITS_48)",
+            )
+        )
+    if "microsoft" in machine.kernel.lower():
+        found.append(
+            _maybe(
+                "This is WSL. Its first version has no Linux kernel, and Docker Desktop's "
+                "engine has no gVisor.",
+                "wsl --set-version DISTRIBUTION 2   # and install docker.io in it",
+            )
+        )
+    return found
+
+
+def runsc_install_command(machine: Machine) -> str:
+    """What puts gVisor's program onto this machine, or where to read how."""
+    major = machine.system_version.partition(".")[0]
+    from_debian = machine.system == "debian" and major.isdigit()
+    if machine.in_container:
+        return (
+            "mount runsc into this container, or put it into the image (docs/setup.md)"
+        )
+    if from_debian and int(major) >= _DEBIAN_WITH_RUNSC:
+        return "sudo apt-get install runsc"
+    return "install runsc as docs/setup.md says (“gVisor”)"
+
+
+def runsc_upgrade_command(machine: Machine) -> str:
+    """What brings gVisor's newest release onto this machine, or where to read how."""
+    if machine.system in ("debian", "ubuntu") and not machine.in_container:
+        return "sudo apt-get update && sudo apt-get install --only-upgrade runsc"
+    return "install the newest runsc as docs/setup.md says (“gVisor”)"
+
+
+def restart_docker_command(machine: Machine) -> str:
+    """What makes the Docker Engine of this machine read its configuration again."""
+    if machine.in_container:
+        return "restart Docker on its host"
+    return f"sudo {'systemctl restart docker' if machine.has_systemd else 'service docker restart'}"
+
+
+def _no(text: str, mend: str) -> Finding:
+    return Finding("machine", False, text, mend, _WHY_NOTHING_RUNS)
+
+
+def _maybe(text: str, mend: str) -> Finding:
+    return Finding(
+        "machine", False, f"{text} This may be the cause.", mend, _WHY_NOTHING_RUNS
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# ===== end sandbox_core/engines/machine.py =====
+
 # ===== begin sandbox_core/hardening.py =====
 
 """The one place that decides what a sandbox container may do.
@@ -3469,6 +3665,7 @@ Four calls make a sandbox: create, attach, start, remove. Every call has a time-
 every attach has a connection of its own.
 """
 
+_DOCKER_DESKTOP = "Docker Desktop"  # as it calls its system
 _LIST_SECONDS = 10.0
 _START_SECONDS = 15.0
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -3479,6 +3676,7 @@ class DockerEngine:
     environment. ``image`` and ``runtime`` are those that check() looks for."""
 
     name = "docker"
+    title = "Docker Engine"
     start_command = "sudo systemctl start docker"
 
     def __init__(
@@ -3577,26 +3775,40 @@ class DockerEngine:
                 f"{self.start_command}   # or set DOCKER_HOST / the valve docker_host"
             )
             return [Finding("engine", False, str(error), mend)]
+        answers = f"{self.title} {info.get('ServerVersion')} answers."
         return [
-            Finding(
-                "engine", True, f"Docker Engine {info.get('ServerVersion')} answers."
-            ),
-            self._check_runtime(info.get("Runtimes") or {}),
+            *(machine_obstacles(read_machine()) if self.is_here else []),
+            Finding("engine", True, answers),
+            self._check_runtime(info),
             self._check_image(bool(images)),
         ]
 
-    def _check_runtime(self, runtimes: dict[str, Any]) -> Finding:
-        if self._runtime in runtimes:
-            return Finding(
-                "runtime", True, f"The runtime {self._runtime} is registered."
+    def _check_runtime(self, info: dict[str, Any]) -> Finding:
+        if self._runtime in (info.get("Runtimes") or {}):
+            text = f"The runtime {self._runtime} is registered."
+            return Finding("runtime", True, text)
+        if info.get("OperatingSystem") == _DOCKER_DESKTOP:
+            text = (
+                "This is Docker Desktop, whose engine is in a machine without gVisor."
             )
-        text = f"Docker does not know the runtime {self._runtime}, so code cannot be isolated."
-        return Finding(
-            "runtime",
-            False,
-            text,
-            "sudo runsc install && sudo systemctl restart docker",
+            mend = (
+                "use a Docker Engine on Linux (docs/setup.md, “Other systems”), and set "
+                "DOCKER_HOST"
+            )
+            return Finding("runtime", False, text, mend)
+        text = (
+            f"{self.title} does not know the runtime {self._runtime}, so code cannot be "
+            "isolated."
         )
+        return Finding("runtime", False, text, self._mend_for_runtime())
+
+    def _mend_for_runtime(self) -> str:
+        restart = (
+            restart_docker_command(read_machine())
+            if self.is_here
+            else "restart Docker there"
+        )
+        return f"sudo runsc install && {restart}"
 
     def _check_image(self, there: bool) -> Finding:
         if there:
@@ -4806,15 +5018,18 @@ class RunscEngine:
 
     def check(self, deadline: Deadline) -> list[Finding]:
         """See Engine.check."""
+        machine = read_machine()
+        findings = machine_obstacles(machine, rootless=not self._privileged)
+        mend = runsc_install_command(machine)
         try:
             runsc = find_runsc(self._runsc)
             release = release_of(runsc, deadline)
         except EngineError as error:
-            return [Finding("engine", False, str(error), "sudo apt-get install runsc")]
+            return [*findings, Finding("engine", False, str(error), mend)]
         if release < OLDEST_RUNSC:
             text = f"{runsc} is too old or no runsc: its release is {release or 'unknown'}."
-            return [Finding("engine", False, text, "sudo apt-get install runsc")]
-        findings = [Finding("engine", True, f"{runsc} has release {release}.")]
+            return [*findings, Finding("engine", False, text, mend)]
+        findings.append(Finding("engine", True, f"{runsc} has release {release}."))
         findings.append(self._images.check(self._image))
         findings.append(Finding("limits", True, self.limits_in_force()))
         return findings
@@ -4895,7 +5110,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+905b11fa0e72"
+BUILD_ID = "0.1.0+dac4a3fe4c2b"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5991,13 +6206,13 @@ GUEST_WIRE_SOURCE = r'''"""Frames between guest and host, seen from inside the s
 
 A frame is one ASCII letter, a 4-byte big-endian length and the payload. Headers from the
 host are Python literals, because the host is trusted and a literal needs no import; headers
-to the host are JSON, because the host must not trust this side. ``_json`` is the C half of
-``json``: importing the whole package would cost each run some ten milliseconds.
+to the host are JSON, because the host must not trust this side. ``_json`` and ``_collections``
+are the C halves of packages: importing these would cost each run some ten milliseconds each.
 """
 
 import _json
 import os
-from collections import deque
+from _collections import deque  # type: ignore[import-not-found]
 
 CHUNK = 1 << 18
 
@@ -9914,6 +10129,8 @@ def examine_runner(
     present = _present(runner, languages)
     for language in present:
         findings.append(_prove_language(runner, language, limits))
+    if not any(finding.ok for finding in findings) and engine.is_here:
+        findings += machine_suspects(read_machine(), engine.name == "runsc")
     if len(present) < len(languages):
         findings.append(_absent(languages, present))
     if PYTHON in languages and all(finding.ok for finding in findings):
@@ -9993,7 +10210,10 @@ def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
     if proof.holds(result):
         return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
     text = f"Not proven: “{proof.title}”. What happened: {_what_happened(result)}"
-    return Finding(proof.name, False, text, proof.mend, proof.why)
+    mend = (
+        proof.mend or f"{runsc_upgrade_command(read_machine())}   # then run this again"
+    )
+    return Finding(proof.name, False, text, mend, proof.why)
 
 
 def _prove_nothing_left(engine: Engine) -> Finding:

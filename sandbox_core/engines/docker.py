@@ -11,12 +11,18 @@ from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Finding, SandboxSpec
 from sandbox_core.engines.docker_api import DockerApi
 from sandbox_core.engines.docker_channel import DockerChannel, remove_container
+from sandbox_core.engines.machine import (
+    machine_obstacles,
+    read_machine,
+    restart_docker_command,
+)
 from sandbox_core.errors import ChannelClosed, EngineError, ImageMissing
 from sandbox_core.hardening import container_config
 from sandbox_core.leases import LABEL_EXPIRES, LABEL_OWNER, LABEL_RUN, Lease
 
 __all__ = ["DockerEngine"]
 
+_DOCKER_DESKTOP = "Docker Desktop"  # as it calls its system
 _LIST_SECONDS = 10.0
 _START_SECONDS = 15.0
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -27,6 +33,7 @@ class DockerEngine:
     environment. ``image`` and ``runtime`` are those that check() looks for."""
 
     name = "docker"
+    title = "Docker Engine"
     start_command = "sudo systemctl start docker"
 
     def __init__(
@@ -125,26 +132,40 @@ class DockerEngine:
                 f"{self.start_command}   # or set DOCKER_HOST / the valve docker_host"
             )
             return [Finding("engine", False, str(error), mend)]
+        answers = f"{self.title} {info.get('ServerVersion')} answers."
         return [
-            Finding(
-                "engine", True, f"Docker Engine {info.get('ServerVersion')} answers."
-            ),
-            self._check_runtime(info.get("Runtimes") or {}),
+            *(machine_obstacles(read_machine()) if self.is_here else []),
+            Finding("engine", True, answers),
+            self._check_runtime(info),
             self._check_image(bool(images)),
         ]
 
-    def _check_runtime(self, runtimes: dict[str, Any]) -> Finding:
-        if self._runtime in runtimes:
-            return Finding(
-                "runtime", True, f"The runtime {self._runtime} is registered."
+    def _check_runtime(self, info: dict[str, Any]) -> Finding:
+        if self._runtime in (info.get("Runtimes") or {}):
+            text = f"The runtime {self._runtime} is registered."
+            return Finding("runtime", True, text)
+        if info.get("OperatingSystem") == _DOCKER_DESKTOP:
+            text = (
+                "This is Docker Desktop, whose engine is in a machine without gVisor."
             )
-        text = f"Docker does not know the runtime {self._runtime}, so code cannot be isolated."
-        return Finding(
-            "runtime",
-            False,
-            text,
-            "sudo runsc install && sudo systemctl restart docker",
+            mend = (
+                "use a Docker Engine on Linux (docs/setup.md, “Other systems”), and set "
+                "DOCKER_HOST"
+            )
+            return Finding("runtime", False, text, mend)
+        text = (
+            f"{self.title} does not know the runtime {self._runtime}, so code cannot be "
+            "isolated."
         )
+        return Finding("runtime", False, text, self._mend_for_runtime())
+
+    def _mend_for_runtime(self) -> str:
+        restart = (
+            restart_docker_command(read_machine())
+            if self.is_here
+            else "restart Docker there"
+        )
+        return f"sudo runsc install && {restart}"
 
     def _check_image(self, there: bool) -> Finding:
         if there:

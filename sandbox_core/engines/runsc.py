@@ -12,6 +12,11 @@ from pathlib import Path
 
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Finding, SandboxSpec
+from sandbox_core.engines.machine import (
+    machine_obstacles,
+    read_machine,
+    runsc_install_command,
+)
 from sandbox_core.engines.runsc_channel import RunscChannel
 from sandbox_core.engines.runsc_errors import no_runsc
 from sandbox_core.engines.runsc_images import ImageStore
@@ -179,15 +184,18 @@ class RunscEngine:
 
     def check(self, deadline: Deadline) -> list[Finding]:
         """See Engine.check."""
+        machine = read_machine()
+        findings = machine_obstacles(machine, rootless=not self._privileged)
+        mend = runsc_install_command(machine)
         try:
             runsc = find_runsc(self._runsc)
             release = release_of(runsc, deadline)
         except EngineError as error:
-            return [Finding("engine", False, str(error), "sudo apt-get install runsc")]
+            return [*findings, Finding("engine", False, str(error), mend)]
         if release < OLDEST_RUNSC:
             text = f"{runsc} is too old or no runsc: its release is {release or 'unknown'}."
-            return [Finding("engine", False, text, "sudo apt-get install runsc")]
-        findings = [Finding("engine", True, f"{runsc} has release {release}.")]
+            return [*findings, Finding("engine", False, text, mend)]
+        findings.append(Finding("engine", True, f"{runsc} has release {release}."))
         findings.append(self._images.check(self._image))
         findings.append(Finding("limits", True, self.limits_in_force()))
         return findings

@@ -1,9 +1,6 @@
-"""Install or update both plugins in a running Open WebUI (scripts/install_plugins.py)."""
+"""Install or update both plugins in a running Open WebUI."""
 
-import argparse
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +8,7 @@ from typing import Any
 
 from .rest import OpenWebUI, OpenWebUIError, Refused
 
-__all__ = ["Plugin", "install", "main", "plugin_files"]
+__all__ = ["Plugin", "check_rights", "check_version", "install", "plugin_files"]
 
 _ROOT = Path(__file__).resolve().parents[2] / "open-webui"
 _EVERYBODY = [
@@ -76,7 +73,7 @@ def install(
     """Create or update `plugins` with the rights of the signed-in administrator.
 
     `valves` are set in each plugin that has a setting of that name; all other settings
-    stay as they are. Called by `main` and by scripts/up. Raises OpenWebUIError.
+    stay as they are. Called by scripts/install_plugins.py and by scripts/up. Raises OpenWebUIError.
     """
     _check_server(client, plugins)
     for plugin in plugins:
@@ -88,8 +85,8 @@ def install(
 
 
 def _check_server(client: OpenWebUI, plugins: Sequence[Plugin]) -> None:
-    _check_version(client, plugins)
-    _check_rights(client)
+    check_version(client, plugins)
+    check_rights(client)
     # Only a session token is told the switches; an API key meets them when it saves.
     features = client.get("/api/config").get("features", {})
     for kind in sorted({plugin.kind for plugin in plugins}):
@@ -101,7 +98,8 @@ def _check_server(client: OpenWebUI, plugins: Sequence[Plugin]) -> None:
             )
 
 
-def _check_version(client: OpenWebUI, plugins: Sequence[Plugin]) -> None:
+def check_version(client: OpenWebUI, plugins: Sequence[Plugin]) -> None:
+    """Raises OpenWebUIError when the server is older than these plugins allow."""
     version = str(client.get("/api/version").get("version", "0"))
     wanted = max(
         (p.manifest.get("required_open_webui_version", "0") for p in plugins),
@@ -114,7 +112,8 @@ def _check_version(client: OpenWebUI, plugins: Sequence[Plugin]) -> None:
         )
 
 
-def _check_rights(client: OpenWebUI) -> None:
+def check_rights(client: OpenWebUI) -> None:
+    """Raises OpenWebUIError when the caller is no administrator."""
     try:
         client.get("/api/v1/users/user/settings")
     except Refused as error:
@@ -253,70 +252,3 @@ def _frontmatter(text: str) -> dict[str, str]:
 
 def _version_key(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Install or update both plugins in a running Open WebUI."
-    )
-    parser.add_argument("--url", default="http://localhost:8080", help="address")
-    parser.add_argument(
-        "--api-key",
-        default=os.environ.get("OPEN_WEBUI_API_KEY", ""),
-        help="API key of an administrator (or OPEN_WEBUI_API_KEY)",
-    )
-    parser.add_argument("--email", default="", help="e-mail of an administrator")
-    parser.add_argument(
-        "--password",
-        default=os.environ.get("OPEN_WEBUI_PASSWORD", ""),
-        help="the password (or OPEN_WEBUI_PASSWORD)",
-    )
-    parser.add_argument(
-        "--password-file", default="", metavar="FILE", help="a file with the password"
-    )
-    access = parser.add_mutually_exclusive_group()
-    access.add_argument(
-        "--public", action="store_true", default=True, help="tool for all (default)"
-    )
-    access.add_argument(
-        "--admin-only", dest="public", action="store_false", help="tool for admins"
-    )
-    parser.add_argument(
-        "--valve",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="set a setting in both plugins; may be repeated",
-    )
-    arguments = parser.parse_args(argv)
-    if arguments.password_file and not arguments.password:
-        arguments.password = _read_password(parser, arguments.password_file)
-    if not arguments.api_key and not (arguments.email and arguments.password):
-        parser.error("give --api-key, or --email and --password of an administrator")
-    if any("=" not in valve for valve in arguments.valve):
-        parser.error("--valve needs NAME=VALUE")
-    return arguments
-
-
-def _read_password(parser: argparse.ArgumentParser, file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        parser.error(f"--password-file: {file} cannot be read ({error})")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code (0 done, 1 failed with one sentence)."""
-    arguments = _arguments(argv)
-    client = OpenWebUI(arguments.url, arguments.api_key)
-    try:
-        plugins = plugin_files()
-        if not client.token:
-            client.sign_in(arguments.email, arguments.password)
-        valves = dict(valve.split("=", 1) for valve in arguments.valve)
-        install(client, plugins, public=arguments.public, valves=valves)
-    except OpenWebUIError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"Done: open {client.url} and press the button under an answer with code.")
-    return 0

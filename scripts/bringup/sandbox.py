@@ -1,9 +1,10 @@
-"""Where the code will run: an existing Docker Engine with gVisor, else one of our own."""
+"""Where the code will run: an existing Docker Engine with gVisor, one of our own, or none."""
 
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from .progress import Progress, StepFailed
@@ -11,6 +12,7 @@ from .progress import Progress, StepFailed
 __all__ = [
     "docker_has_gvisor",
     "ensure_image",
+    "prepare_embedded",
     "private_host_is_down",
     "start_private_host",
     "stop_private_host",
@@ -18,6 +20,7 @@ __all__ = [
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SANDBOX_HOST = _ROOT / "scripts" / "sandbox-host"
+_EMBEDDED_HOST = _ROOT / "scripts" / "embedded-host"
 _IMAGE = "run-code-python:latest"
 _IS_DOWN = 3  # exit code of `sandbox-host status`
 
@@ -43,13 +46,31 @@ def ensure_image(folder: Path, progress: Progress) -> None:
     )
 
 
+def prepare_embedded(folder: Path, python: Path) -> dict[str, str]:
+    """Get gVisor's program and an image into `folder`; return the settings that Open WebUI
+    needs for them. `python` is what sandboxes see a copy of where no image can be made.
+
+    Raises StepFailed; the script has then said why on standard error.
+    """
+    done = _run_script(
+        [str(_EMBEDDED_HOST)],
+        {"EMBEDDED_HOST_DIR": str(folder), "PYTHON": str(python)},
+    )
+    if done.returncode != 0:
+        raise StepFailed(
+            f"'scripts/embedded-host' ended with code {done.returncode}: mend what it says "
+            "above, then run this again."
+        )
+    lines = (line.partition("=") for line in done.stdout.splitlines())
+    return {name: value for name, _, value in lines}
+
+
 def private_host_is_down() -> bool:
     """Tell whether the private Docker Engine has yet to be started."""
     if os.geteuid() != 0:
         raise StepFailed(
-            "No Docker Engine with gVisor (runtime 'runsc') is reachable, and starting a "
-            "private one needs root: run this with sudo, or set DOCKER_HOST to one that has "
-            "it (docs/setup.md)."
+            "Starting a private Docker Engine needs root: run this with sudo, or without "
+            "--private-docker."
         )
     return _sandbox_host("status").returncode == _IS_DOWN
 
@@ -77,8 +98,18 @@ def stop_private_host() -> None:
 
 
 def _sandbox_host(command: str) -> subprocess.CompletedProcess[str]:
+    return _run_script([str(_SANDBOX_HOST), command], {})
+
+
+def _run_script(
+    argv: list[str], variables: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(_SANDBOX_HOST), command], stdout=subprocess.PIPE, text=True, check=False
+        argv,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, **variables},
     )
 
 

@@ -6,7 +6,7 @@ Secrets are files of their own, readable by their owner only.
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ __all__ = ["State", "secret"]
 
 @dataclass
 class State:
-    """Everything that `--down` and a second `up` must know."""
+    """Everything that `--down` and a second `up` must know.
+
+    `sandbox` are the variables that tell Open WebUI where code runs.
+    """
 
     port: int = 0
     demo_port: int = 0
     models_url: str = ""
-    docker_host: str = ""
+    sandbox: dict[str, str] = field(default_factory=dict)
     started_sandbox_host: bool = False
     processes: dict[str, Process] = field(default_factory=dict)
 
@@ -33,7 +36,10 @@ class State:
             stored = json.loads(_file(folder).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return cls()
-        return cls(**{**stored, "processes": _processes(stored["processes"])})
+        # A version before this one may have remembered other things.
+        known = {entry.name for entry in fields(cls)} & stored.keys()
+        state = {name: stored[name] for name in known}
+        return cls(**{**state, "processes": _processes(stored["processes"])})
 
     def save(self, folder: Path) -> None:
         """Write the state; called after every step that changed it."""

@@ -17,6 +17,7 @@ from .rest import OpenWebUI, OpenWebUIError, Refused
 from .sandbox import (
     docker_has_gvisor,
     ensure_image,
+    prepare_embedded,
     private_host_is_down,
     start_private_host,
     stop_private_host,
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _down(folder, progress)
         else:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _up(folder, arguments.port, progress)
+            _up(folder, arguments.port, arguments.private_docker, progress)
     except (StepFailed, ServerError, OpenWebUIError, OSError) as error:
         progress.say(f"error: {error}")
         return 1
@@ -71,16 +72,22 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=f"{data}/run-code-up",
         help="data, packages, logs (%(default)s)",
     )
+    parser.add_argument(
+        "--private-docker",
+        action="store_true",
+        help="without a Docker Engine that has gVisor, start one for this instead of running "
+        "gVisor alone (root)",
+    )
     parser.add_argument("--down", action="store_true", help="stop all that it started")
     return parser.parse_args(argv)
 
 
-def _up(folder: Path, port: int, progress: Progress) -> None:
+def _up(folder: Path, port: int, private_docker: bool, progress: Progress) -> None:
     plugins = plugin_files()
     state = State.load(folder)
     _check_port(state, port)
     venv = ensure_venv(folder, plugins, progress)
-    _ensure_sandbox(folder, state, progress)
+    _ensure_sandbox(folder, venv, state, private_docker, progress)
     _ensure_model(folder, state, progress)
     client = _ensure_server(folder, venv, port, state, progress)
     password = _sign_in(client, folder)
@@ -116,12 +123,20 @@ def _check_port(state: State, port: int) -> None:
         )
 
 
-def _ensure_sandbox(folder: Path, state: State, progress: Progress) -> None:
-    docker_host = _find_docker_host(folder, state, progress)
-    if docker_host != state.docker_host and _runs(state, _SERVER):
-        progress.say("The Docker Engine is another one now: restarting Open WebUI")
+def _ensure_sandbox(
+    folder: Path, venv: Path, state: State, private_docker: bool, progress: Progress
+) -> None:
+    if private_docker or state.started_sandbox_host or docker_has_gvisor():
+        address = _find_docker_host(folder, state, progress)
+        sandbox = {"RUN_CODE_BACKEND": "docker"}
+        sandbox |= {"DOCKER_HOST": address} if address else {}
+    else:
+        progress.say("No Docker Engine with gVisor is here: running gVisor without one")
+        sandbox = prepare_embedded(folder / "embedded", venv / "bin" / "python")
+    if sandbox != state.sandbox and _runs(state, _SERVER):
+        progress.say("Code runs elsewhere now: restarting Open WebUI")
         stop(state.processes[_SERVER])
-    state.docker_host = docker_host
+    state.sandbox = sandbox
     state.save(folder)
 
 
@@ -182,8 +197,7 @@ def _ensure_server(
             secret_key=secret(folder, "secret-key"),
             models_url=state.models_url,
             models_key=_models_key(),
-            extra=_first_settings()
-            | ({"DOCKER_HOST": state.docker_host} if state.docker_host else {}),
+            extra=_first_settings() | state.sandbox,
         )
         state.processes[_SERVER] = start_open_webui(
             venv, port, env=env, cwd=folder, log=folder / "open-webui.log"

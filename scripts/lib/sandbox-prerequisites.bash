@@ -1,5 +1,5 @@
-# Programs that the sandbox host needs: Debian's packages and runsc. Sourced by
-# scripts/sandbox-host, which calls ensure_packages and ensure_runsc.
+# Programs that sandboxes need: Debian's packages and runsc. Sourced by scripts/sandbox-host and
+# scripts/embedded-host, which call ensure_packages and ensure_runsc.
 # shellcheck shell=bash
 
 readonly CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
@@ -13,13 +13,19 @@ readonly OLDEST_RUNSC=20230801
 
 present() { command -v "$1" >/dev/null || [ -e "$1" ]; }
 
+# What has to be there, each with Debian's package: for a Docker Engine, and for images.
+readonly DOCKER_PROGRAMS=(dockerd:docker.io containerd:containerd runc:runc iptables:iptables
+  ip:iproute2 mount:mount)
+readonly IMAGE_PROGRAMS=(mmdebstrap:mmdebstrap "$DEBIAN_KEYS:debian-archive-keyring"
+  "$CERTIFICATES:ca-certificates")
+
+# usage: missing_packages PROGRAM:PACKAGE...
 missing_packages() {
   local entry
-  for entry in dockerd:docker.io containerd:containerd runc:runc iptables:iptables \
-    ip:iproute2 mount:mount mmdebstrap:mmdebstrap "$DEBIAN_KEYS:debian-archive-keyring" \
-    "$CERTIFICATES:ca-certificates"; do
+  for entry in "$@"; do
     present "${entry%%:*}" || echo "${entry##*:}"
   done
+  [[ " $* " == *" dockerd:"* ]] || return 0
   # Where the kernel enforces AppArmor, no container starts without its parser.
   ! grep -qs Y /sys/module/apparmor/parameters/enabled || present apparmor_parser ||
     echo apparmor
@@ -41,15 +47,16 @@ install_packages() {
     --no-install-recommends "$@"
 }
 
+# usage: ensure_packages PROGRAM:PACKAGE...
 ensure_packages() {
-  [ -n "$(missing_packages)" ] || return 0
+  [ -n "$(missing_packages "$@")" ] || return 0
   command -v apt-get >/dev/null ||
-    die "this needs apt; install by hand: $(missing_packages | xargs)"
+    die "this needs apt; install by hand: $(missing_packages "$@" | xargs)"
   say "apt-get update"
   logged apt-update "apt-get update failed: check the machine's apt sources and network." \
     apt-get update -q
   local packages
-  mapfile -t packages < <(missing_packages)
+  mapfile -t packages < <(missing_packages "$@")
   say "apt-get install ${packages[*]}"
   logged apt "apt-get install failed: mend what the log says, then run this again." \
     install_packages "${packages[@]}"

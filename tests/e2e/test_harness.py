@@ -11,9 +11,10 @@ from typing import ClassVar
 import pytest
 
 from scripts.bringup.demo_model import decide
-from scripts.bringup.plugins import Plugin, install
+from scripts.bringup.plugins import Plugin, install, plugin_files
 from scripts.bringup.process import Process, free_port, is_running, launch, stop
 from tests.e2e.conftest import Person
+from tests.e2e.runs import valves
 from tests.owui.browser import ChatPage
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 from tests.owui.server import OpenWebUIServer
@@ -225,6 +226,32 @@ class TestInstallScript:
         assert "Set codebox_secret=(not shown)" in third.stdout
         assert secret not in third.stdout + third.stderr
         run_script(*access, "--valve", "codebox_secret=")
+
+    def test_check_says_why_the_button_is_missing(
+        self, server: OpenWebUIServer, admin: Person, plugins: None
+    ) -> None:
+        check = ["--url", server.url, "--api-key", admin.client.token, "--check"]
+        well = run_script(*check)
+        assert well.returncode == 0, well.stdout + well.stderr
+        assert "The button ran a program in a sandbox." in well.stdout
+        button, tool = plugin_files()
+        with valves(admin.client, button, docker_host="unix:///nowhere.sock"):
+            broken = run_script(*check)
+        assert broken.returncode == 1
+        assert "engine cannot be reached" in broken.stdout
+        try:
+            admin.client.post(f"{button.path}/toggle/global")
+            admin.client.post(f"{tool.path}/access/update", {"access_grants": []})
+            hidden = run_script(*check)
+            admin.client.post(f"{button.path}/toggle")
+            off = run_script(*check)
+        finally:
+            install(admin.client, (button, tool))
+        assert "active, but not global" in hidden.stdout
+        assert "Only administrators may use the Tool" in hidden.stdout
+        assert "The Function is switched off" in off.stdout
+        titles = [chat["title"] for chat in admin.client.get("/api/v1/chats/")]
+        assert "Check of Run code" not in titles
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),

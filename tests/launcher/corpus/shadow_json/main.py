@@ -1,5 +1,4 @@
 import json
-
 import random
 
 print(json.ORIGIN, getattr(random, "ORIGIN", "loaded before"))
