@@ -66,7 +66,7 @@ def examine_runner(
     present = _present(runner, languages)
     for language in present:
         findings.append(_prove_language(runner, language, limits))
-    if not any(finding.ok for finding in findings) and engine.is_here:
+    if findings and not any(entry.ok for entry in findings) and engine.is_here:
         findings += machine_suspects(read_machine(), engine.name == "runsc")
     if len(present) < len(languages):
         findings.append(_absent(languages, present))
