@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     dac4a3fe4c2bf921bf6fb95a69ac4e5cfdbb2502c75c118a6ebea0db87940379
+#     d5f0d1c4f3021f8a9d1f370d922d5dd6569f7073abfb5f11aa5222f4cbf0b9e3
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -5973,7 +5973,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+dac4a3fe4c2b"
+BUILD_ID = "0.1.0+d5f0d1c4f302"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10189,7 +10189,7 @@ def examine_runner(
     present = _present(runner, languages)
     for language in present:
         findings.append(_prove_language(runner, language, limits))
-    if not any(finding.ok for finding in findings) and engine.is_here:
+    if findings and not any(entry.ok for entry in findings) and engine.is_here:
         findings += machine_suspects(read_machine(), engine.name == "runsc")
     if len(present) < len(languages):
         findings.append(_absent(languages, present))
