@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     d5f0d1c4f3021f8a9d1f370d922d5dd6569f7073abfb5f11aa5222f4cbf0b9e3
+#     792f8eb452889d8ce8cb5e6c0bce59ba262694353f0cae45984f043a7457dee1
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -5973,7 +5973,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+d5f0d1c4f302"
+BUILD_ID = "0.1.0+792f8eb45288"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10455,15 +10455,18 @@ class ServiceClient:
         requests. Raises InvalidRequest when the service refuses what was asked,
         EngineUnavailable when it cannot be reached or does not serve us.
         """
-        headers = {
-            "Authorization": f"Bearer {self._token(user, chat)}",
-            **content.pop("headers", {}),
-        }
+        token = self._token(user, chat)
+
+        # Not as a header: one that requests finds in a .netrc file would take its place.
+        def sign(request: Any) -> Any:
+            request.headers["Authorization"] = f"Bearer {token}"
+            return request
+
         try:
             answer = self._http.request(
                 method,
                 self._url + path,
-                headers=headers,
+                auth=sign,
                 timeout=self._timeout,
                 stream=True,
                 # A token must not follow to wherever it is sent.

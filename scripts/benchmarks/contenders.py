@@ -126,6 +126,10 @@ class _OtherProject(Contender):
         self.key, self.title = key, title
         self._command = [python, str(_OTHERS), key, subject.image]
 
+    def can_run(self, program: Program) -> bool:
+        """It has modules of its own, or none."""
+        return not program.modules
+
     def milliseconds(self, program: Program) -> float:
         said = output_of([*self._command, program.code])
         return float(json.loads(said.splitlines()[-1])["milliseconds"])

@@ -1,14 +1,31 @@
 """Whose tokens are good, and what a bad one learns: nothing."""
 
+import socket
 import statistics
 import time
 
+import docker
 import pytest
 import requests
 
 from tests.codebox.tokens import SECRET, good_token, headers, signed, token
 
 NOW = int(time.time())
+# Everything in the sandbox that a token could be found in, and places to connect to.
+PROBE = """
+import glob, os, socket
+for name in ["/proc/self/environ", *glob.glob("/proc/[0-9]*/*")]:
+    try:
+        print(name, open(name, errors="replace").read(4000))
+    except OSError:
+        continue
+for place in PLACES:
+    try:
+        socket.create_connection(place, timeout=3).close()
+        print("REACHED", place)
+    except OSError:
+        print("closed", place)
+"""
 LATER = NOW + 3600
 OTHER_SECRET = "another-secret-32-bytes-long-yyyy"
 
@@ -181,3 +198,19 @@ def test_header_of_open_webui_says_who_the_user_is(start_service):
     assert status(token(claims)) == 401
     assert status(token({**claims, "iss": "else"}, OTHER_SECRET)) == 401
     assert status(token({**claims, "exp": 1}, OTHER_SECRET), **headers()) == 401
+
+
+def test_a14_a_program_reaches_no_service_and_finds_no_token(service):
+    """Neither this service, nor what listens where sandboxes would find their host."""
+    with docker.from_env() as client:
+        network = client.networks.get("bridge").attrs["IPAM"]["Config"][0]
+    bearer = good_token()
+    with socket.create_server((network["Gateway"], 0)) as on_the_bridge:
+        places = [("127.0.0.1", service.port), on_the_bridge.getsockname()[:2]]
+        code = PROBE.replace("PLACES", repr(places))
+        plain = service.run(code, token=bearer).json()
+    assert plain["outcome"] == "ok", plain
+    assert plain["stdout"].count("closed") == 2
+    assert "REACHED" not in plain["stdout"]
+    for secret in (bearer, bearer.rpartition(".")[2], SECRET):
+        assert secret not in plain["stdout"]
