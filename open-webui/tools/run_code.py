@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     792f8eb452889d8ce8cb5e6c0bce59ba262694353f0cae45984f043a7457dee1
+#     946c8e0b275b0d045e902ee1c4f4db7b8129bd1d8a73cc093b08cc5167e6aafa
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -3438,6 +3438,7 @@ WORK_FOLDER = "/mnt/data"
 HOME_FOLDER = "/tmp/home"
 TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
 GUEST_UID = 1000
+CPU_PERIOD_US = 100_000
 RESERVE_MIB = 128
 
 _GUEST_MIB = 64
@@ -3467,6 +3468,11 @@ def container_cpus(limits: Limits) -> float:
     own threads count too. Without it, a program that calculates loses up to a fifth.
     """
     return limits.cpus * 1.1
+
+
+def cpu_quota_us(cpus: float) -> int:
+    """What of each CPU_PERIOD_US so many processors are; the kernel takes no less than 1 ms."""
+    return max(1000, round(cpus * CPU_PERIOD_US))
 
 
 def host_threads(limits: Limits) -> int:
@@ -3528,7 +3534,9 @@ def container_config(
             # Equal, so that there is no swap.
             "Memory": memory,
             "MemorySwap": memory,
-            "NanoCpus": round(container_cpus(limits) * 1e9),
+            # Not NanoCpus: Docker refuses more of them than the host has.
+            "CpuPeriod": CPU_PERIOD_US,
+            "CpuQuota": cpu_quota_us(container_cpus(limits)),
             "PidsLimit": host_threads(limits),
             "Ulimits": [
                 {"Name": "core", "Soft": 0, "Hard": 0},
@@ -4066,7 +4074,6 @@ in either case. These walls stand behind them, around gVisor itself.
 """
 
 _PARENT = "run-code"
-_CPU_PERIOD_US = 100_000
 _WATCH_SECONDS = 0.03
 _REMOVE_TRIES = 100
 _SANDBOX_MEMORY = "/memfd:runsc-memory"
@@ -4107,13 +4114,13 @@ class ControlGroup:
 
     def set_limits(self, limits: HostLimits, controllers: frozenset[str]) -> None:
         """Make it, with the limits that these controllers can set. Raises OSError."""
-        quota = max(1000, int(limits.cpus * _CPU_PERIOD_US))
+        quota = cpu_quota_us(limits.cpus)
         values: dict[str, dict[str, int | str]]
         if self._is_v2:
             values = {
                 "memory": {"memory.max": limits.memory, "memory.swap.max": 0},
                 "pids": {"pids.max": limits.threads},
-                "cpu": {"cpu.max": f"{quota} {_CPU_PERIOD_US}"},
+                "cpu": {"cpu.max": f"{quota} {CPU_PERIOD_US}"},
             }
         else:
             values = {
@@ -4124,7 +4131,7 @@ class ControlGroup:
                 },
                 "pids": {"pids.max": limits.threads},
                 "cpu": {
-                    "cpu.cfs_period_us": _CPU_PERIOD_US,
+                    "cpu.cfs_period_us": CPU_PERIOD_US,
                     "cpu.cfs_quota_us": quota,
                 },
             }
@@ -5110,7 +5117,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+792f8eb45288"
+BUILD_ID = "0.1.0+946c8e0b275b"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sandbox_core.engines.runsc_state import sandbox_pid
+from sandbox_core.hardening import CPU_PERIOD_US, cpu_quota_us
 
 __all__ = [
     "ControlGroups",
@@ -27,7 +28,6 @@ __all__ = [
 ]
 
 _PARENT = "run-code"
-_CPU_PERIOD_US = 100_000
 _WATCH_SECONDS = 0.03
 _REMOVE_TRIES = 100
 _SANDBOX_MEMORY = "/memfd:runsc-memory"
@@ -68,13 +68,13 @@ class ControlGroup:
 
     def set_limits(self, limits: HostLimits, controllers: frozenset[str]) -> None:
         """Make it, with the limits that these controllers can set. Raises OSError."""
-        quota = max(1000, int(limits.cpus * _CPU_PERIOD_US))
+        quota = cpu_quota_us(limits.cpus)
         values: dict[str, dict[str, int | str]]
         if self._is_v2:
             values = {
                 "memory": {"memory.max": limits.memory, "memory.swap.max": 0},
                 "pids": {"pids.max": limits.threads},
-                "cpu": {"cpu.max": f"{quota} {_CPU_PERIOD_US}"},
+                "cpu": {"cpu.max": f"{quota} {CPU_PERIOD_US}"},
             }
         else:
             values = {
@@ -85,7 +85,7 @@ class ControlGroup:
                 },
                 "pids": {"pids.max": limits.threads},
                 "cpu": {
-                    "cpu.cfs_period_us": _CPU_PERIOD_US,
+                    "cpu.cfs_period_us": CPU_PERIOD_US,
                     "cpu.cfs_quota_us": quota,
                 },
             }

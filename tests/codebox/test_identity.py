@@ -3,6 +3,7 @@
 import socket
 import statistics
 import time
+from contextlib import closing
 
 import docker
 import pytest
@@ -202,7 +203,7 @@ def test_header_of_open_webui_says_who_the_user_is(start_service):
 
 def test_a14_a_program_reaches_no_service_and_finds_no_token(service):
     """Neither this service, nor what listens where sandboxes would find their host."""
-    with docker.from_env() as client:
+    with closing(docker.from_env()) as client:
         network = client.networks.get("bridge").attrs["IPAM"]["Config"][0]
     bearer = good_token()
     with socket.create_server((network["Gateway"], 0)) as on_the_bridge:

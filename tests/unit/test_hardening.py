@@ -52,7 +52,8 @@ def test_the_whole_configuration():
             "Mounts": [],
             "Memory": memory,
             "MemorySwap": memory,
-            "NanoCpus": 1_100_000_000,
+            "CpuPeriod": 100_000,
+            "CpuQuota": 110_000,
             "PidsLimit": 4096,
             "Ulimits": [
                 {"Name": "core", "Soft": 0, "Hard": 0},
@@ -68,7 +69,7 @@ def test_limits_reach_the_container():
         cpus=0.5, processes=1000, open_files=64, work_mib=10, tmp_mib=20, shm_mib=30
     )
     host = container_config("i", "r", ("x",), limits, {})["HostConfig"]
-    assert host["NanoCpus"] == 550_000_000
+    assert host["CpuQuota"] == 55_000
     assert host["PidsLimit"] == 8000
     assert host["Ulimits"][1]["Hard"] == 320
     sizes = [options.rpartition("=")[2] for options in host["Tmpfs"].values()]
