@@ -19,7 +19,8 @@ import jwt
 
 from codebox.example import example_file
 from codebox.identity import AUDIENCE
-from codebox.settings import Settings, SettingsFault, load_settings
+from codebox.settings import Settings
+from codebox.settings_loading import SettingsFault, load_settings
 from sandbox_core.errors import SandboxError
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.terminal import print_findings

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
@@ -11,10 +11,13 @@ from codebox.answers import Message, RunAnswer, answer_of
 from codebox.bodies import RunBody, read_body
 from codebox.execution import Ticket
 from codebox.identity import Identity
-from codebox.refusals import BadRequest
+from codebox.refusals import BadRequest, NotReady
 from codebox.service import Service
 from codebox.streaming import EventQueue, RunStream, until_gone
+from sandbox_core.admission import Busy
 from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages_interpreted import PYTHON
+from sandbox_core.listing import matching
 from sandbox_core.models import RunResult
 from sandbox_core.wire import NDJSON
 
@@ -30,6 +33,7 @@ class LanguageOut(BaseModel):
     name: str
     title: str
     aliases: list[str]
+    version: str = Field("", description="Empty when it is not known yet.")
 
 
 class PackageOut(BaseModel):
@@ -75,6 +79,13 @@ async def authenticate(request: Request) -> Identity:
 
 Caller = Annotated[Identity, Depends(authenticate)]
 Served = Annotated[Service, Depends(_service)]
+Filter = Annotated[
+    str,
+    Query(
+        max_length=200,
+        description="Only those whose names contain one of these words.",
+    ),
+]
 
 
 @router.post(
@@ -137,11 +148,25 @@ async def stop_run(run_id: str, caller: Caller, service: Served) -> Response:
     summary="List the languages that can be run",
     responses=_refusals(401, 429, 503),
 )
-async def list_languages(caller: Caller) -> list[LanguageOut]:
-    """The names that a run may use for its language."""
+async def list_languages(
+    caller: Caller, service: Served, filter: Filter = ""
+) -> list[LanguageOut]:
+    """The names that a run may use for its language. As long as no sandbox can be asked, those
+    of all languages that the service knows."""
+    try:
+        service.check_ready()
+        versions = await service.inventories.languages(caller.user)
+    except (NotReady, Busy):
+        versions = {entry.name: "" for entry in LANGUAGES}
     return [
-        LanguageOut(name=entry.name, title=entry.title, aliases=list(entry.aliases))
+        LanguageOut(
+            name=entry.name,
+            title=entry.title,
+            aliases=list(entry.aliases),
+            version=versions[entry.name],
+        )
         for entry in LANGUAGES
+        if entry.name in versions and matching((entry.name, *entry.aliases), filter)
     ]
 
 
@@ -151,11 +176,20 @@ async def list_languages(caller: Caller) -> list[LanguageOut]:
     summary="List the Python packages in the sandbox",
     responses=_refusals(401, 429, 503),
 )
-async def list_packages(caller: Caller, service: Served) -> PackagesOut:
+async def list_packages(
+    caller: Caller, service: Served, filter: Filter = ""
+) -> PackagesOut:
     """Name and version of each installed package. Others cannot be installed."""
     await service.count_call(caller.user)
     service.check_ready()
-    return PackagesOut.model_validate(await service.packages.get(caller.user))
+    found = await service.inventories.of_python(caller.user)
+    return PackagesOut(
+        python=found.languages.get(PYTHON.name, ""),
+        packages=[
+            PackageOut(name=name, version=found.packages[name])
+            for name in matching(found.packages, filter)
+        ],
+    )
 
 
 @router.get("/health", include_in_schema=False)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -25,6 +24,7 @@ __all__ = ["FileIn", "ReadBody", "RunBody", "StepIn", "read_body"]
 
 _MOST_FILES = 1000
 _MOST_STEPS = 100
+_MOST_PACKAGES = 20
 _SHOWN_FAULTS = 5
 _NO_PACKAGES = (
     "Packages are off here, so nothing was run: none can be installed. Use those that are "
@@ -73,8 +73,11 @@ class RunBody(_Strict):
         max_length=_MOST_FILES,
         description="Files to put into the work folder first.",
     )
-    # Understood, but not offered: whoever asks for packages must not take silence for a yes.
-    packages: SkipJsonSchema[list[str] | None] = None
+    packages: list[str] | None = Field(
+        None,
+        max_length=_MOST_PACKAGES,
+        description="Python packages to install first, where the service allows it.",
+    )
     limits: dict[str, int | float] = Field(
         default_factory=dict,
         description="Lower limits than the service's, by name: "
@@ -185,7 +188,7 @@ def _parse(data: bytes) -> RunBody:
 def _assemble(
     body: RunBody, parts: Mapping[str, bytes], caller: Identity, settings: Settings
 ) -> ReadBody:
-    if body.packages:
+    if body.packages and settings.installs is None:
         raise InvalidRequest(_NO_PACKAGES)
     request = RunRequest(
         steps=_steps(body),
@@ -195,6 +198,7 @@ def _assemble(
         run_id=body.run_id or new_run_id(),
         user=caller.user,
         chat=caller.chat,
+        packages=tuple(body.packages or ()),
     )
     return ReadBody(request, body.output_kb, body.return_files)
 

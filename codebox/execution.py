@@ -95,14 +95,17 @@ class Execution:
         metrics.watch_queue(self._admission.counts)
         metrics.watch_pool(self._count_ready)
 
-    def start(self, request: RunRequest, on_event: OnEvent | None = None) -> Ticket:
-        """Begin with a request. Raises Busy when too many wait, InvalidRequest."""
+    def start(
+        self, request: RunRequest, on_event: OnEvent | None = None, image: str = ""
+    ) -> Ticket:
+        """Begin with a request, in ``image`` or in that of its language. Raises Busy when too
+        many wait, InvalidRequest."""
         if self._draining:
             raise Busy("The code service is shutting down. Try again in a minute.")
         if request.run_id in self._tickets:
             raise InvalidRequest("There is a run with this id already.")
         plan_files(request)
-        runner = self._runner_for(request)
+        runner = self._runner_of(image or self._image_for(request))
         cancel = CancelToken()
         turn = self._admission.ask(request.user, cancel)
         job = _Job(request, runner, on_event, cancel, turn)
@@ -144,7 +147,7 @@ class Execution:
     def _count_ready(self) -> int:
         return sum(runner.pool_stats().idle for runner in self._runners.values())
 
-    def _runner_for(self, request: RunRequest) -> LocalRunner:
+    def _image_for(self, request: RunRequest) -> str:
         images = {
             self._settings.image_for(language_named(step.language).name)
             for step in request.steps
@@ -153,7 +156,9 @@ class Execution:
             raise InvalidRequest(
                 "These languages have different sandboxes here: run them one by one."
             )
-        image = images.pop()
+        return images.pop()
+
+    def _runner_of(self, image: str) -> LocalRunner:
         if image not in self._runners:
             self._runners[image] = self._make_runner(image)
         return self._runners[image]
@@ -179,7 +184,7 @@ class Execution:
         image = result.evidence.get("image", "") if ran else ""
         facts = {
             "queued_seconds": round(waited, 3),
-            "image_id": await self._known_image_id(image),
+            "image_id": await self.known_image_id(image),
         }
         write_audit_line(
             audit_record(request, result, self._settings.audit_code, **facts)
@@ -203,7 +208,7 @@ class Execution:
             )
             return await future, waited
 
-    async def _known_image_id(self, image: str) -> str:
+    async def known_image_id(self, image: str) -> str:
         """The digest of an image, at most a minute old; empty when it cannot be told."""
         until, digest = self._image_ids.get(image, (0.0, ""))
         if image and until < time.monotonic():

@@ -13,8 +13,10 @@ from codebox.refusals import CAUSES, refusal_for
 from codebox.service import Service
 from sandbox_core.call_input import read_call
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.installer import PACKAGES_OFF
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import MIB
+from sandbox_core.listing import list_languages_text, list_packages_text
 from sandbox_core.models import (
     Display,
     InputFile,
@@ -52,6 +54,9 @@ def make_mcp_server(service: Service) -> MCPServer[Any]:
     run = calls.run_code_with_files if service.openwebui else calls.run_code
     server.add_tool(run, name="run_code", structured_output=False)
     server.add_tool(calls.list_packages, name="list_packages", structured_output=False)
+    server.add_tool(
+        calls.list_languages, name="list_languages", structured_output=False
+    )
     return server
 
 
@@ -75,14 +80,16 @@ class _Calls:
         ctx: Context,
         language: _LanguageWord = "python",
         stdin: str = "",
+        packages: list[str] | None = None,
     ) -> CallToolResult:
         """Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
         Print what you want to see; in Python the value of a last bare expression is returned
         too, and PNG files that the program writes come back as images. Nothing persists:
-        each call starts with an empty work folder (/mnt/data). There is no network.
+        each call starts with an empty work folder (/mnt/data). There is no network. packages
+        names Python packages to install first, where the service allows it.
         """
-        return await self._run(ctx, code, language, stdin, [], [])
+        return await self._run(ctx, code, language, stdin, packages, [], [])
 
     async def run_code_with_files(
         self,
@@ -90,6 +97,7 @@ class _Calls:
         ctx: Context,
         language: _LanguageWord = "python",
         stdin: str = "",
+        packages: list[str] | None = None,
         input_files: list[FileToPlace] | None = None,
         output_files: list[str] | None = None,
     ) -> CallToolResult:
@@ -99,22 +107,41 @@ class _Calls:
         too, and PNG files that the program writes come back as images. Nothing persists:
         each call starts with a work folder (/mnt/data) that holds input_files, each at its
         path, and nothing else. Files named in output_files are stored for the user, with
-        their ids in the answer. There is no network.
+        their ids in the answer. There is no network. packages names Python packages to install
+        first, where the service allows it.
         """
         placed, wanted = input_files or [], output_files or []
-        return await self._run(ctx, code, language, stdin, placed, wanted)
+        return await self._run(ctx, code, language, stdin, packages, placed, wanted)
 
-    async def list_packages(self, ctx: Context) -> CallToolResult:
-        """List the Python packages that programs can use, with their versions."""
+    async def list_packages(self, ctx: Context, filter: str = "") -> CallToolResult:
+        """List the Python packages that programs can use, with their versions.
+
+        With a filter, only those whose names contain one of its words.
+        """
         try:
-            caller = _caller(ctx)
-            await self._service.count_call(caller.user)
-            self._service.check_ready()
-            listed = await self._service.packages.get(caller.user)
+            user = await self._admit(ctx)
+            found = await self._service.inventories.of_python(user)
         except CAUSES as cause:
             return self._refused(cause)
-        names = (f"{entry['name']} {entry['version']}" for entry in listed["packages"])
-        return _answer(f"Python {listed['python']}\n" + "\n".join(names))
+        return _answer(list_packages_text(found, filter))
+
+    async def list_languages(self, ctx: Context, filter: str = "") -> CallToolResult:
+        """List the programming languages that can be run, with their versions.
+
+        With a filter, only those whose names contain one of its words.
+        """
+        try:
+            user = await self._admit(ctx)
+            versions = await self._service.inventories.languages(user)
+        except CAUSES as cause:
+            return self._refused(cause)
+        return _answer(list_languages_text(versions, filter))
+
+    async def _admit(self, ctx: Context) -> str:
+        caller = _caller(ctx)
+        await self._service.count_call(caller.user)
+        self._service.check_ready()
+        return caller.user
 
     async def _run(
         self,
@@ -122,6 +149,7 @@ class _Calls:
         code: str,
         language: str,
         stdin: str,
+        packages: list[str] | None,
         placed: list[FileToPlace],
         wanted: list[str],
     ) -> CallToolResult:
@@ -129,6 +157,8 @@ class _Calls:
             caller = _caller(ctx)
             await self._service.count_call(caller.user)
             program, known = read_call(code, language)
+            if packages and self._service.settings.installs is None:
+                raise InvalidRequest(PACKAGES_OFF)
             files = await self._read_files(caller, placed)
             request = RunRequest(
                 steps=(Step(known.name, program),),
@@ -137,6 +167,7 @@ class _Calls:
                 limits=self._service.settings.limits,
                 user=caller.user,
                 chat=caller.chat,
+                packages=tuple(packages or ()),
             )
             ticket = self._service.start(request)
             _scope(ctx)[CANCEL].append(ticket.cancel.cancel)

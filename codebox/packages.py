@@ -1,50 +1,59 @@
-"""What is installed in the sandbox image: asked of a sandbox, and remembered."""
+"""What the sandbox images have: asked of a sandbox once for each image, and remembered."""
 
 import asyncio
-import json
-import time
-from typing import Any
 
 from codebox.execution import Execution
 from codebox.refusals import NotReady
-from sandbox_core.models import RunRequest, Step
-from sandbox_core.outcome import Outcome
+from codebox.settings import Settings
+from sandbox_core.inventory import (
+    Inventory,
+    InventoryFailed,
+    inventory_request,
+    read_inventory,
+)
+from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages_interpreted import PYTHON
 
-__all__ = ["PackageList"]
-
-_FRESH_SECONDS = 600.0
-_PROGRAM = """
-import importlib.metadata, json, sys
-found = {
-    entry.metadata["Name"]: entry.version
-    for entry in importlib.metadata.distributions()
-    if entry.metadata["Name"]
-}
-packages = [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)]
-print(json.dumps({"python": sys.version.split()[0], "packages": packages}))
-"""
+__all__ = ["Inventories"]
 
 
-class PackageList:
-    """The Python packages of the sandboxes, at most ten minutes old."""
+class Inventories:
+    """The inventories of all images, by their digests."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, settings: Settings, execution: Execution) -> None:
+        self._settings = settings
         self._execution = execution
         self._lock = asyncio.Lock()
-        self._known: tuple[float, dict[str, Any]] | None = None
+        self._known: dict[str, tuple[str, Inventory]] = {}
 
-    async def get(self, user: str) -> dict[str, Any]:
-        """``{"python": version, "packages": [{"name", "version"}, …]}``. Raises NotReady,
-        and Busy; the run, if one is needed, counts for this user."""
+    async def of_python(self, user: str) -> Inventory:
+        """That of the image in which Python runs. Raises NotReady, and Busy; the run, if one
+        is needed, counts for this user."""
+        return await self._of(self._settings.image_for(PYTHON.name), user)
+
+    async def languages(self, user: str) -> dict[str, str]:
+        """Versions of the languages that can be run, each in its own image. Raises as
+        of_python."""
+        versions: dict[str, str] = {}
+        for language in LANGUAGES:
+            image = self._settings.image_for(language.name)
+            found = (await self._of(image, user)).languages
+            if language.name in found:
+                versions[language.name] = found[language.name]
+        return versions
+
+    async def _of(self, image: str, user: str) -> Inventory:
         async with self._lock:
-            if self._known is None or self._known[0] < time.monotonic():
-                listed = await self._ask(user)
-                self._known = (time.monotonic() + _FRESH_SECONDS, listed)
-            return self._known[1]
+            digest = await self._execution.known_image_id(image)
+            known = self._known.get(image)
+            if known is None or not digest or known[0] != digest:
+                known = (digest, await self._ask(image, user))
+                self._known[image] = known
+            return known[1]
 
-    async def _ask(self, user: str) -> dict[str, Any]:
-        request = RunRequest(steps=(Step("python", _PROGRAM),), user=user)
-        result = await self._execution.start(request).result()
-        if result.outcome is not Outcome.OK:
-            raise NotReady(f"The packages could not be listed. {result.message}")
-        return dict(json.loads(str(result.stdout)))
+    async def _ask(self, image: str, user: str) -> Inventory:
+        ticket = self._execution.start(inventory_request(user), image=image)
+        try:
+            return read_inventory(await ticket.result())
+        except InventoryFailed as error:
+            raise NotReady(str(error)) from error

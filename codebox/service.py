@@ -9,7 +9,7 @@ from codebox.execution import Execution, Ticket
 from codebox.identity import Gatekeeper, Identity, NotAuthorised
 from codebox.metrics import Metrics
 from codebox.openwebui import OpenWebUI
-from codebox.packages import PackageList
+from codebox.packages import Inventories
 from codebox.readiness import Readiness
 from codebox.refusals import NotReady, RateLimited
 from codebox.settings import Settings
@@ -17,6 +17,7 @@ from sandbox_core.data_folders import DataFolders, parse_data_folders
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import Engine
 from sandbox_core.engines.choice import make_engine
+from sandbox_core.installing_runner import InstallingRunner
 from sandbox_core.models import OnEvent, RunRequest
 from sandbox_core.reaper import Reaper
 from sandbox_core.runner import LocalRunner
@@ -39,7 +40,7 @@ class Service:
             settings, self._make_runner, self._image_id, self.metrics
         )
         self.readiness = Readiness(settings, self._make_engine, self.counters)
-        self.packages = PackageList(self.execution)
+        self.inventories = Inventories(settings, self.execution)
         self._gatekeeper = Gatekeeper(settings, self.counters, self.openwebui)
 
     async def authenticate(
@@ -103,10 +104,11 @@ class Service:
     def _make_runner(self, image: str) -> LocalRunner:
         engine, settings = self._make_engine(image), self.settings
         folders = parse_data_folders(settings.data_folders)
-        return LocalRunner(
+        return InstallingRunner(
             engine,
             image,
             settings.runtime,
+            settings.installs,
             pool=settings.pool,
             data_folders=DataFolders(folders, engine_is_here=engine.is_here),
         )

@@ -1,18 +1,13 @@
 """Settings of the service: environment variables and ``.env``, checked all at once."""
 
-import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-from dotenv import dotenv_values
 from pydantic import (
     AnyHttpUrl,
     BaseModel,
     ConfigDict,
     Field,
     SecretStr,
-    ValidationError,
     field_validator,
 )
 from pydantic.config import JsonDict
@@ -20,16 +15,16 @@ from pydantic.config import JsonDict
 from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.choice import ENGINE_NAMES
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.installer import InstallSettings
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import Limits, limit_records
 from sandbox_core.pool import PoolSettings
 from sandbox_core.proofs import accepted_names
+from sandbox_core.requirements import package_names
 
 __all__ = [
     "Settings",
-    "SettingsFault",
     "image_variables",
-    "load_settings",
     "variable_of",
 ]
 
@@ -44,17 +39,8 @@ _EXAMPLE_WORDS = (
     "insert",
     "placeholder",
 )
-_FALSE = ("", "0", "f", "false", "n", "no", "off")
 _IMAGE_PREFIX = "CODEBOX_IMAGE_"
 _limits = {record.name: record for record in limit_records()}
-
-
-class SettingsFault(Exception):
-    """What is wrong with the settings: ``faults`` has one sentence for each variable."""
-
-    def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
 
 
 def _variable(default: Any, description: str, name: str = "", **rules: Any) -> Any:
@@ -131,6 +117,36 @@ class Settings(BaseModel):
         "Memory that all ready sandboxes may hold, at 128 MB each.",
         ge=128,
         le=1048576,
+    )
+    network: Literal["none", "packages"] = _variable(
+        "none",
+        "What runs may reach. none: nothing. packages: before a program starts, Python packages "
+        "are installed from an index, in a sandbox of their own; the program itself reaches "
+        "nothing.",
+    )
+    packages_index: str = _variable(
+        "",
+        "Address of that index as the sandbox sees it: a number and no name, such as "
+        "http://10.231.64.2:5000/index/.",
+    )
+    packages_network: str = _variable(
+        "run-code-packages",
+        "Name of the internal network in the container engine that it is on.",
+    )
+    packages_runtime: str = _variable(
+        "runsc-net", "Name of a gVisor runtime with a network stack of its own."
+    )
+    packages_mb: int = _variable(
+        256, "Most that installed packages may hold, in MiB.", ge=1, le=16384
+    )
+    packages_seconds: float = _variable(
+        60, "Seconds that an installation may take.", ge=1, le=3600
+    )
+    packages_allowed: str = _variable(
+        "", "Packages that may be asked for, with commas. Empty: any."
+    )
+    packages_denied: str = _variable(
+        "", "Packages that are never installed, not even because others need them."
     )
     exec_timeout: float = _maximum(
         "seconds", "Seconds that a run may take. A caller may ask for less."
@@ -254,6 +270,21 @@ class Settings(BaseModel):
         return text
 
     @property
+    def installs(self) -> InstallSettings | None:
+        """How packages are installed; None when they are not."""
+        if self.network != "packages":
+            return None
+        return InstallSettings(
+            self.packages_index,
+            self.packages_network,
+            self.packages_runtime,
+            self.packages_mb,
+            self.packages_seconds,
+            package_names(self.packages_allowed),
+            package_names(self.packages_denied),
+        )
+
+    @property
     def accepted(self) -> tuple[str, ...]:
         """Names of the limits that need not be proven."""
         return accepted_names(self.accept_unproven)
@@ -309,67 +340,3 @@ def variable_of(field: str) -> str:
 def image_variables() -> dict[str, str]:
     """The variable that names the image of each language, by language."""
     return {entry.name: _IMAGE_PREFIX + entry.name.upper() for entry in LANGUAGES}
-
-
-def load_settings(environ: Mapping[str, str], env_file: Path | None = None) -> Settings:
-    """The settings of the environment, which wins, and of a ``.env`` file.
-
-    An empty variable counts as unset, but for the secret. Called once, at the start. Raises
-    SettingsFault with every fault, none of which repeats a secret.
-    """
-    stored = dotenv_values(env_file) if env_file else {}
-    texts = {name: text for name, text in stored.items() if text} | {
-        name: text for name, text in environ.items() if text.strip()
-    }
-    values: dict[str, Any] = {
-        field: texts[variable_of(field)]
-        for field in Settings.model_fields
-        if field != "images" and variable_of(field) in texts
-    }
-    values["images"] = {
-        language: texts[name]
-        for language, name in image_variables().items()
-        if name in texts
-    }
-    faults = list(_secret_from_file(texts, values))
-    faults += _faults_together(values)
-    values.setdefault("secret", "")
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        faults += [_fault_sentence(entry) for entry in error.errors()]
-    if faults:
-        raise SettingsFault(faults)
-    return settings
-
-
-def _secret_from_file(
-    texts: Mapping[str, str], values: dict[str, Any]
-) -> Iterator[str]:
-    """A secret may be in a file, as container platforms give it."""
-    path = texts.get("CODEBOX_SECRET_FILE")
-    if path is None or "secret" in values:
-        return
-    try:
-        values["secret"] = Path(path).read_text("utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        yield f"CODEBOX_SECRET_FILE: {os.path.basename(path)} cannot be read ({error})."
-
-
-def _faults_together(values: Mapping[str, Any]) -> Iterator[str]:
-    """What no setting can be blamed for alone."""
-    if not values.get("secret"):
-        yield "CODEBOX_SECRET: it is empty. Set it to a random text."
-    elif values["secret"] == values.get("owui_user_jwt_secret"):
-        yield "CODEBOX_SECRET: it must not be that of OWUI_USER_JWT_SECRET."
-    sessions = str(values.get("owui_session_tokens", "")).lower() not in _FALSE
-    if sessions and "owui_base_url" not in values:
-        yield "OWUI_BASE_URL: OWUI_SESSION_TOKENS needs it."
-
-
-def _fault_sentence(entry: Any) -> str:
-    """One fault of pydantic's in words. The value is not shown: it may be a secret."""
-    text = str(entry["msg"]).removeprefix("Value error, ")
-    return (
-        f"{variable_of(str(entry['loc'][0]))}: {text[0].lower()}{text[1:].rstrip('.')}."
-    )

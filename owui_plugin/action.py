@@ -37,7 +37,8 @@ from owui_plugin.settings import Settings, resolve_settings
 from owui_plugin.valves import ActionValves, PersonalValves
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
-from sandbox_core.models import RunRequest, RunResult
+from sandbox_core.models import RunRequest, RunResult, Step
+from sandbox_core.requirements import asks_for_packages
 
 __all__ = ["Action"]
 
@@ -145,8 +146,7 @@ async def _run_click(
     text = message_text(click.stored) or message_text(click.posted)
     blocks = find_blocks(text)
     candidates = await _candidates(blocks, click.caller)
-    programs = [block for block in candidates if not is_install(block)]
-    notes = [INSTALLS_OFF_NOTE] if len(programs) < len(candidates) else []
+    installs, programs, notes = _sort_blocks(candidates, settings.shared.may_install)
     if not programs:
         await _refuse_click(
             click.emitter, notes[0] if notes else why_nothing_runs(blocks)
@@ -158,9 +158,32 @@ async def _run_click(
         return None
     if not chosen or cancel.is_set():
         return None
+    before = [block for block in installs if block.number < chosen[0].number]
+    chosen = [*before, *chosen]
     notes += [NOT_CLOSED_NOTE for block in chosen if not block.closed]
     label = blocks_label(chosen, len(candidates))
     return await _run_blocks(click, settings, cancel, chosen, label, notes)
+
+
+def _sort_blocks(
+    candidates: Sequence[CodeBlock], may_install: bool
+) -> tuple[list[CodeBlock], list[CodeBlock], list[str]]:
+    """Blocks that install what a program after them needs, the programs to choose from, and a
+    note on blocks that are neither. Blocks that install are programs where there are no others.
+    """
+    others = [block for block in candidates if is_install(block)]
+    programs = [block for block in candidates if block not in others]
+    installs = []
+    if may_install:
+        installs = [
+            block
+            for block in others
+            if asks_for_packages(Step(block.language, block.code))
+        ]
+    notes = [INSTALLS_OFF_NOTE] if len(installs) < len(others) else []
+    if not programs:
+        installs, programs = [], installs
+    return installs, programs, notes
 
 
 async def _candidates(blocks: Sequence[CodeBlock], caller: Any) -> list[CodeBlock]:

@@ -6,19 +6,22 @@ from owui_plugin.host import is_open_webui_here
 from owui_plugin.host_files import data_folder
 from owui_plugin.settings import SharedSettings
 from sandbox_core.data_folders import DataFolders, parse_data_folders
+from sandbox_core.deadline import Deadline
 from sandbox_core.doctor import examine
 from sandbox_core.engines.base import Engine, Finding
 from sandbox_core.engines.choice import make_engine
 from sandbox_core.errors import SandboxError
+from sandbox_core.installing_runner import InstallingRunner
 from sandbox_core.reaper import Reaper
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
 from sandbox_core.self_proof import SelfProof
 
-__all__ = ["Backend", "examine_backend", "open_backend"]
+__all__ = ["Backend", "examine_backend", "image_digest", "open_backend"]
 
 # A service has caps of its own, which hold for all workers; these only bound our threads.
 _REMOTE_RUNS = 64
+_DIGEST_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,11 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
-    runner = LocalRunner(
+    runner = InstallingRunner(
         engine,
         shared.image,
         shared.runtime,
+        shared.installs,
         pool=shared.pool,
         data_folders=_data_folders(shared, engine),
     )
@@ -93,6 +97,16 @@ def examine_backend(shared: SharedSettings) -> list[Finding]:
         return remote.findings()
     finally:
         remote.close()
+
+
+def image_digest(shared: SharedSettings) -> str:
+    """The digest of the sandboxes' image; empty when it cannot be told from here."""
+    if shared.codebox_url:
+        return ""
+    try:
+        return _engine(shared).image_id(Deadline(_DIGEST_SECONDS))
+    except SandboxError:
+        return ""
 
 
 def _engine(shared: SharedSettings) -> Engine:

@@ -17,9 +17,11 @@ from owui_plugin.valves import CommonValves, EveryValve, PersonalValves
 from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.choice import usual_engine_name
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.installer import InstallSettings
 from sandbox_core.limits import Limits
 from sandbox_core.pool import PoolSettings
 from sandbox_core.proofs import accepted_names
+from sandbox_core.requirements import package_names
 
 __all__ = [
     "LIMIT_OF_VALVE",
@@ -71,6 +73,14 @@ class SharedSettings:
     self_test: bool
     accept_unproven: str
     data_folders: str
+    network: str
+    packages_index: str
+    packages_network: str
+    packages_runtime: str
+    packages_mb: int
+    packages_seconds: float
+    packages_allowed: str
+    packages_denied: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -88,6 +98,26 @@ class SharedSettings:
             idle_seconds=60 * self.warm_idle_minutes,
             memory_budget_mib=self.warm_memory_mb,
             preload=tuple(name for name in modules if name),
+        )
+
+    @property
+    def may_install(self) -> bool:
+        """Whether a run may ask for packages."""
+        return self.network == "packages"
+
+    @property
+    def installs(self) -> InstallSettings | None:
+        """How packages are installed from here; None when they are not."""
+        if not self.may_install or self.codebox_url:
+            return None
+        return InstallSettings(
+            self.packages_index,
+            self.packages_network,
+            self.packages_runtime,
+            self.packages_mb,
+            self.packages_seconds,
+            package_names(self.packages_allowed),
+            package_names(self.packages_denied),
         )
 
     @property
@@ -137,6 +167,7 @@ def resolve_settings(
             values[name] = _environment_value(name, text)
     _choose_backend(values)
     _check_data_folders(values)
+    _check_packages(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -183,6 +214,21 @@ def _check_data_folders(values: dict[str, Any]) -> None:
         raise SettingsError(
             "Programs run in codebox, which has data folders of its own. Ask your "
             "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
+        )
+
+
+def _check_packages(values: dict[str, Any]) -> None:
+    if values["network"] != "packages" or values["codebox_url"]:
+        return
+    if values["backend"] == "runsc":
+        raise SettingsError(
+            "Packages cannot be installed with the backend runsc. Ask your administrator to "
+            "set network (RUN_CODE_NETWORK) to none, or to use Docker."
+        )
+    if not values["packages_index"]:
+        raise SettingsError(
+            "Packages are allowed, but there is no index to take them from. Ask your "
+            "administrator to set packages_index (RUN_CODE_PACKAGES_INDEX)."
         )
 
 

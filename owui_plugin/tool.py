@@ -10,6 +10,7 @@ from owui_plugin.chat_files import ChatFile, files_of_question
 from owui_plugin.command_line import run_plugin_file
 from owui_plugin.file_store import Place
 from owui_plugin.host import Emitter, emit, is_saved_chat
+from owui_plugin.image_inventory import inventory_of
 from owui_plugin.interrupted import mark_interrupted_runs_soon
 from owui_plugin.output_items import text_item
 from owui_plugin.progress import Progress, ended_status
@@ -21,8 +22,11 @@ from owui_plugin.settings import Settings, resolve_settings
 from owui_plugin.valves import CommonValves, PersonalValves, ToolValves
 from sandbox_core.call_input import read_call
 from sandbox_core.engines.base import CancelToken
-from sandbox_core.errors import SandboxError
+from sandbox_core.errors import InvalidRequest, SandboxError
+from sandbox_core.installer import PACKAGES_OFF
+from sandbox_core.inventory import Inventory
 from sandbox_core.languages import LANGUAGES
+from sandbox_core.listing import list_languages_text, list_packages_text
 from sandbox_core.models import RunRequest, RunResult, Step
 from sandbox_core.render_model import render_for_model, render_refusal_for_model
 
@@ -34,13 +38,19 @@ _OWN_PACKAGES = (
     "beautifulsoup4 and tabulate.\n"
 )
 
+_INSTALLS_OFF = "Packages cannot be installed.\n"
+_INSTALLS_ON = (
+    "Python packages that are not there are installed first, if packages names them (wheels of\n"
+    "the index only); the program itself has no network all the same.\n"
+)
+
 # The tool's schema is made of this annotation; the languages have one list, and it is there.
 _LANGUAGE_NAMES = tuple(entry.name for entry in LANGUAGES)
 _LanguageName = Literal[_LANGUAGE_NAMES]  # type: ignore[valid-type]
 
 
 class Tools:
-    """What Open WebUI loads: one tool, called run_code."""
+    """What Open WebUI loads: the tool run_code, and two that list what it can use."""
 
     Valves = ToolValves
     UserValves = PersonalValves
@@ -66,6 +76,7 @@ class Tools:
         code: str,
         language: _LanguageName = "python",
         stdin: str = "",
+        packages: list[str] | None = None,
         __user__: dict[str, Any] | None = None,
         __chat_id__: str | None = None,
         __message_id__: str | None = None,
@@ -79,9 +90,11 @@ class Tools:
         try:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             program, known = read_call(code, language)
+            if packages and not settings.shared.may_install:
+                raise InvalidRequest(PACKAGES_OFF)
         except SandboxError as error:
             return await _refuse(__event_emitter__, str(error))
-        digest = call_digest(known.name, program, str(stdin))
+        digest = call_digest(known.name, program, str(stdin), *_names(packages))
         if self._guard.refuses(place.user_id, place.chat_id, digest):
             return await _refuse(__event_emitter__, REPEAT_SENTENCE)
         files = RunFiles(place, settings.quota, settings.shared.data_targets)
@@ -94,6 +107,7 @@ class Tools:
             limits=settings.limits,
             user=place.user_id,
             chat=place.chat_id,
+            packages=_names(packages),
         )
         call = _Call(request, known.title, place, files, __event_emitter__)
         result = await call.run(settings)
@@ -101,6 +115,45 @@ class Tools:
         return render_for_model(
             result, settings.model_output_kb * 1024, files.notes(result)
         )
+
+    async def list_packages(
+        self,
+        filter: str = "",
+        __user__: dict[str, Any] | None = None,
+        __chat_id__: str | None = None,
+    ) -> str:
+        """List the Python packages that programs of run_code can import, with their versions.
+
+        :param filter: Words; only packages whose names contain one of them. Empty: all.
+        """
+        try:
+            found = await self._inventory(__user__, __chat_id__)
+            return list_packages_text(found, str(filter or ""))
+        except SandboxError as error:
+            return render_refusal_for_model(str(error))
+
+    async def list_languages(
+        self,
+        filter: str = "",
+        __user__: dict[str, Any] | None = None,
+        __chat_id__: str | None = None,
+    ) -> str:
+        """List the programming languages that run_code can run, with their versions.
+
+        :param filter: Words; only languages whose names contain one of them. Empty: all.
+        """
+        try:
+            found = await self._inventory(__user__, __chat_id__)
+            return list_languages_text(found.languages, str(filter or ""))
+        except SandboxError as error:
+            return render_refusal_for_model(str(error))
+
+    async def _inventory(
+        self, user: dict[str, Any] | None, chat_id: str | None
+    ) -> Inventory:
+        settings = resolve_settings(self.valves, None, os.environ)
+        user_id = str((user or {}).get("id"))
+        return await inventory_of(settings.shared, user_id, str(chat_id))
 
 
 def _files_of_temporary_chat(
@@ -111,6 +164,14 @@ def _files_of_temporary_chat(
     if is_saved_chat(place.chat_id) or not isinstance(question, dict):
         return []
     return files_of_question(question)
+
+
+def _names(packages: object) -> tuple[str, ...]:
+    """What a model gave for a list of names: that, or names with blanks or commas between."""
+    if isinstance(packages, str):
+        return tuple(packages.replace(",", " ").split())
+    listed = packages if isinstance(packages, (list, tuple)) else ()
+    return tuple(str(name) for name in listed)
 
 
 async def _refuse(emitter: Emitter | None, sentence: str) -> str:
@@ -211,6 +272,7 @@ def _describe_tool(valves: ToolValves) -> str:
     targets = ", ".join(settings.shared.data_targets)
     data = f"Folders with data, read-only: {targets}.\n" if targets else ""
     packages = "" if settings.shared.image != _OWN_IMAGE else _OWN_PACKAGES
+    installs = _INSTALLS_ON if settings.shared.may_install else _INSTALLS_OFF
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
@@ -220,15 +282,15 @@ The work folder, /mnt/data, holds the files that were attached to this chat and 
 earlier calls saved there, under their own names. What a program saves there is kept (at most
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
-persists: no variables, no processes. There is no network, no keyboard and no way to install
-packages.
-{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
+persists: no variables, no processes. There is no network and no keyboard.
+{installs}{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.
 
 :param code: The whole program, as plain text without Markdown fences.
 :param language: The program's language.
 :param stdin: What the program reads from standard input.
+:param packages: Names of Python packages to install first, where that is possible.
 """
 
 

@@ -115,6 +115,50 @@ class CommonValves(BaseModel):
         ),
         json_schema_extra={"allowed": "name=/path entries, with commas between them"},
     )
+    network: Literal["none", "packages"] = Field(
+        default="none",
+        description=(
+            "What runs may reach. none: nothing. packages: before a program starts, Python "
+            "packages are installed from an index, in a sandbox of their own; the program "
+            "itself reaches nothing. Not with the backend `runsc`. With codebox, both sides "
+            "must allow it."
+        ),
+    )
+    packages_index: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of that index as the sandbox sees it: a number and no name, such "
+        "as `http://10.231.64.2:5000/index/`.",
+    )
+    packages_network: str = Field(
+        default="run-code-packages",
+        min_length=1,
+        description="Name of the internal network in the container engine that it is on.",
+    )
+    packages_runtime: str = Field(
+        default="runsc-net",
+        min_length=1,
+        description="Name of a gVisor runtime with a network stack of its own.",
+    )
+    packages_mb: int = Field(
+        default=256,
+        ge=1,
+        le=16384,
+        description="Most that installed packages may hold.",
+    )
+    packages_seconds: float = Field(
+        default=60, ge=1, le=3600, description="Most that an installation may take."
+    )
+    packages_allowed: str = Field(
+        default="",
+        description="Packages that may be asked for, with commas. Empty: any.",
+        json_schema_extra={"allowed": "names, with commas between them"},
+    )
+    packages_denied: str = Field(
+        default="",
+        description="Packages that are never installed, not even because others need them.",
+        json_schema_extra={"allowed": "names, with commas between them"},
+    )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")
     cpus: float = _limit_valve("cpus")

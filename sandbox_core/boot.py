@@ -37,7 +37,9 @@ def boot_sandbox(
     channel = engine.start(spec, cancel, deadline)
     try:
         lease_seconds = spec.expires_at - time.time()
-        frame = boot_frame(spec.limits, lease_seconds, spec.preload)
+        frame = boot_frame(
+            spec.limits, lease_seconds, spec.preload, bool(spec.packages_mib)
+        )
         channel.send(encode_program(guest_program()) + frame, deadline)
         reader = FrameReader()
         hello = _await_hello(channel, reader, cancel, deadline)

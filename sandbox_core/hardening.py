@@ -14,6 +14,7 @@ __all__ = [
     "CPU_PERIOD_US",
     "GUEST_UID",
     "HOME_FOLDER",
+    "PACKAGES_FOLDER",
     "RESERVE_MIB",
     "TMPFS_FOLDERS",
     "WORK_FOLDER",
@@ -28,6 +29,7 @@ __all__ = [
 
 WORK_FOLDER = "/mnt/data"
 HOME_FOLDER = "/tmp/home"
+PACKAGES_FOLDER = "/packages"
 TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
 GUEST_UID = 1000
 CPU_PERIOD_US = 100_000
@@ -42,14 +44,16 @@ _CAPABILITIES = ("SETUID", "SETGID", "KILL")
 _GUEST_FILES = 256
 
 
-def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
+def container_memory_bytes(
+    limits: Limits, warm: bool = False, packages_mib: int = 0
+) -> int:
     """The container's memory limit: the second wall behind the guest's own watch.
 
     gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
     work folder must not take memory from the program. The reserve is what the guest's watch
     needs to act before the kernel does.
     """
-    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
+    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB + packages_mib
     if warm:
         mib += WARM_MIB
     return mib * MIB
@@ -84,9 +88,12 @@ def container_config(
     labels: dict[str, str],
     warm: bool = False,
     data_folders: tuple[DataFolder, ...] = (),
+    network: str = "",
+    packages_mib: int = 0,
 ) -> dict[str, Any]:
-    """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
-    memory = container_memory_bytes(limits, warm)
+    """The whole configuration of one sandbox container; ``warm``: with preloaded modules.
+    ``network`` and ``packages_mib`` are as in SandboxSpec."""
+    memory = container_memory_bytes(limits, warm, packages_mib)
     return {
         "Image": image,
         # The image's own entry point is not ours to trust: the guest is the first process.
@@ -106,13 +113,14 @@ def container_config(
         "AttachStdout": True,
         "AttachStderr": True,
         "Tty": False,
-        "NetworkDisabled": True,
+        "NetworkDisabled": not network,
         # An image's health check would start processes in the sandbox.
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             # gVisor: system calls of the program never reach the host's kernel.
             "Runtime": runtime,
-            "NetworkMode": "none",
+            # Only what installs packages has one: an internal network with the index on it.
+            "NetworkMode": network or "none",
             # The container is gone when the guest ends, even if nobody is left to remove it.
             "AutoRemove": True,
             "RestartPolicy": {"Name": "no"},
@@ -121,7 +129,7 @@ def container_config(
             "CapAdd": list(_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],
             "IpcMode": "private",
-            "Tmpfs": _tmpfs_options(limits),
+            "Tmpfs": _tmpfs_options(limits, packages_mib),
             "Mounts": [_data_mount(folder) for folder in data_folders],
             # Equal, so that there is no swap.
             "Memory": memory,
@@ -151,6 +159,7 @@ def bundle_config(
     limits: Limits,
     cgroup: str = "",
     data_folders: tuple[DataFolder, ...] = (),
+    packages_mib: int = 0,
 ) -> dict[str, Any]:
     """The same sandbox as an OCI bundle's config.json (OCI runtime specification 1.0,
     "config.md"), for a runsc without Docker. ``root`` is the folder of the image's files and
@@ -192,7 +201,7 @@ def bundle_config(
                     "source": "tmpfs",
                     "options": options.split(","),
                 }
-                for folder, options in _tmpfs_options(limits).items()
+                for folder, options in _tmpfs_options(limits, packages_mib).items()
             ),
             *(
                 {
@@ -233,13 +242,21 @@ def runsc_flags(platform: str, rootless: bool, cgroup: bool) -> tuple[str, ...]:
     )
 
 
-def _tmpfs_options(limits: Limits) -> dict[str, str]:
+def _tmpfs_options(limits: Limits, packages_mib: int) -> dict[str, str]:
     """The only writable folders; their sizes are the disk quota. Docker's default is noexec,
     which would refuse to run a compiled program."""
-    sizes = (limits.work_mib, limits.tmp_mib, limits.shm_mib)
+    sizes = dict(
+        zip(
+            TMPFS_FOLDERS,
+            (limits.work_mib, limits.tmp_mib, limits.shm_mib),
+            strict=True,
+        )
+    )
+    if packages_mib:
+        sizes[PACKAGES_FOLDER] = packages_mib
     return {
         folder: f"rw,exec,nosuid,nodev,mode=1777,size={size}m"
-        for folder, size in zip(TMPFS_FOLDERS, sizes, strict=True)
+        for folder, size in sizes.items()
     }
 
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from sandbox_core.models import RunResult
 from sandbox_core.outcome import Outcome
 
-__all__ = ["hint_for"]
+__all__ = ["PACKAGES_ON", "hint_for"]
+
+# In a result's evidence: packages could have been installed.
+PACKAGES_ON = "packages"
 
 # Only the end of the error output tells why a program ended.
 _HINT_REACH = 4096
@@ -31,6 +34,15 @@ _BY_OUTCOME = {
     Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
     Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
 }
+
+_NO_SUCH_PACKAGE = (
+    r"^(?:ModuleNotFoundError|ImportError)\b|No matching distribution found"
+)
+_MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
+_INSTALL_IT = (
+    "Packages can be installed before the program: name it in `packages`, or begin the code "
+    "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
+)
 
 _BY_ERROR = (
     _hint(
@@ -82,4 +94,6 @@ def hint_for(result: RunResult) -> str:
     if result.outcome is not Outcome.FAILED:
         return _BY_OUTCOME.get(result.outcome, "")
     end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
+    if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
+        return _INSTALL_IT
     return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")

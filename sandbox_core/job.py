@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -11,6 +12,7 @@ from sandbox_core.guest_program import display_program
 from sandbox_core.hardening import (
     GUEST_UID,
     HOME_FOLDER,
+    PACKAGES_FOLDER,
     RESERVE_MIB,
     TMPFS_FOLDERS,
     WORK_FOLDER,
@@ -36,18 +38,32 @@ _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|jobli
 # What an import may read in the work folder: modules, and matplotlib's own settings.
 _READ_BY_IMPORTS = (".py", ".pyc", ".so", ".zip", ".pth", "matplotlibrc")
 _VALUE_PATH = "/tmp/.run-code-value"
+_PACKAGES_ARCHIVE = f"{PACKAGES_FOLDER}/.archive"
 _BUILD_FOLDER = "/tmp/.run-code-build"
 _DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Python takes this folder for the one of its user, and finds packages there before its own.
+_PACKAGES_ENV = {
+    "PYTHONUSERBASE": PACKAGES_FOLDER,
+    "PATH": f"{PACKAGES_FOLDER}/bin:{_PATH}",
+}
+
+
 def boot_frame(
-    limits: Limits, lease_seconds: float, preload: tuple[str, ...] = ()
+    limits: Limits,
+    lease_seconds: float,
+    preload: tuple[str, ...] = (),
+    has_packages: bool = False,
 ) -> bytes:
     """The first frame: who the program is, what it may use, and when the guest gives up.
 
     ``preload``: modules that a warm Python launcher imports before the job.
+    ``has_packages``: there is a folder for installed packages, and an archive of them comes.
     """
+    packages = (PACKAGES_FOLDER,) if has_packages else ()
     return encode_header(
         "B",
         {
@@ -57,9 +73,10 @@ def boot_frame(
             "work": WORK_FOLDER,
             "home": HOME_FOLDER,
             "build": _BUILD_FOLDER,
-            "folders": list(TMPFS_FOLDERS),
+            "folders": [*TMPFS_FOLDERS, *packages],
+            "packages": _PACKAGES_ARCHIVE if has_packages else "",
             "mpl_source": _MATPLOTLIB_SOURCE,
-            "env": _environment(limits),
+            "env": _environment(limits) | (_PACKAGES_ENV if has_packages else {}),
             "processes": limits.processes,
             "open_files": limits.open_files,
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
@@ -80,7 +97,7 @@ def _environment(limits: Limits) -> dict[str, str]:
     """The program's environment: nothing of the host, nothing secret."""
     threads = str(ceil(limits.cpus))
     return {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": _PATH,
         "HOME": HOME_FOLDER,
         "USER": "sandbox",
         "LOGNAME": "sandbox",
@@ -90,6 +107,9 @@ def _environment(limits: Limits) -> dict[str, str]:
         "TERM": "dumb",
         # By environment and not by -u: children of the program inherit it too.
         "PYTHONUNBUFFERED": "1",
+        # Without a network every retry only waits.
+        "PIP_RETRIES": "0",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": f"{HOME_FOLDER}/.config/matplotlib",
         # os.cpu_count() shows the host's processors; more threads than CPUs only wait.
@@ -100,14 +120,20 @@ def _environment(limits: Limits) -> dict[str, str]:
 
 
 def job_frames(
-    request: RunRequest, plan: InputPlan, lease_seconds: float, warm: bool = False
+    request: RunRequest,
+    plan: InputPlan,
+    lease_seconds: float,
+    warm: bool = False,
+    packages: InputFile | None = None,
 ) -> Iterator[bytes]:
     """Files, stdin and, last, the job itself: the program starts only when all is there.
 
-    ``warm``: the sandbox has a warm launcher; the first step gets it if it may.
+    ``warm``: the sandbox has a warm launcher; the first step gets it if it may. ``packages``:
+    the archive for a sandbox that was booted with a folder for it.
     """
     warm_step = warm and may_run_warm(request, plan)
-    for file in plan.files:
+    archive = (replace(packages, name=_PACKAGES_ARCHIVE),) if packages else ()
+    for file in (*archive, *plan.files):
         yield encode_header("F", {"name": file.name})
         for chunk in file.chunks(DATA_CHUNK):
             yield encode_frame("D", chunk)

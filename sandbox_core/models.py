@@ -85,6 +85,7 @@ class InputFile:
 class RunRequest:
     """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
 
+    ``packages`` are names of Python packages to install before the first step.
     ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
     the sandbox, and its labels do not name them.
     """
@@ -96,6 +97,7 @@ class RunRequest:
     run_id: str = field(default_factory=new_run_id)
     user: str = ""
     chat: str = ""
+    packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -111,6 +113,7 @@ class RunRequest:
             "run_id": self.run_id,
             "user": self.user,
             "chat": self.chat,
+            "packages": self.packages,
         }
 
     @classmethod
@@ -124,6 +127,7 @@ class RunRequest:
             run_id=plain["run_id"],
             user=plain["user"],
             chat=plain["chat"],
+            packages=tuple(plain["packages"]),
         )
 
 

@@ -19,7 +19,7 @@ from sandbox_core.event_feed import EventFeed
 from sandbox_core.job import compile_budget, job_frames
 from sandbox_core.leases import current_owner
 from sandbox_core.limits import Limits
-from sandbox_core.models import OnEvent, RunRequest, RunResult
+from sandbox_core.models import InputFile, OnEvent, RunRequest, RunResult
 from sandbox_core.outcome import Evidence
 from sandbox_core.pool import PoolSettings, PoolStats, WarmPool
 from sandbox_core.protocol import (
@@ -106,19 +106,34 @@ class LocalRunner:
         cancel: CancelToken | None = None,
     ) -> RunResult:
         """See Runner.run."""
-        plan = plan_files(request)
-        spec = self._spec(request)
-        feed = EventFeed(on_event)
         started = time.monotonic()
-        session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        result = self.run_placed(
+            request, self.spec_for(request), None, on_event, cancel or CancelToken()
+        )
+        return replace(result, total_seconds=time.monotonic() - started)
+
+    def run_placed(
+        self,
+        request: RunRequest,
+        spec: SandboxSpec,
+        packages: InputFile | None,
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> RunResult:
+        """Run to the end in a sandbox of this spec, with an archive of packages if there is
+        one. Raises as run does."""
+        plan = plan_files(request)
+        is_usual = not (spec.network or spec.packages_mib)
+        feed = EventFeed(on_event)
+        session = _Session(request, plan, feed, cancel, self._budgets, packages)
         try:
-            result = session.run(self._engine, spec, self._pool.take(spec))
+            warm = self._pool.take(spec) if is_usual else None
+            return session.run(self._engine, spec, warm)
         finally:
             feed.close()
             for channel in session.channels:
                 self._dispose(channel)
             self._pool.refill()
-        return replace(result, total_seconds=time.monotonic() - started)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""
@@ -131,13 +146,14 @@ class LocalRunner:
 
     def prepare(self, request: RunRequest) -> bool:
         """Have a warm sandbox made for requests like this one; True if one is ready."""
-        return self._pool.want(self._spec(request))
+        return self._pool.want(self.spec_for(request))
 
     def pool_stats(self) -> PoolStats:
         """How the pool of warm sandboxes has done so far."""
         return self._pool.stats()
 
-    def _spec(self, request: RunRequest) -> SandboxSpec:
+    def spec_for(self, request: RunRequest) -> SandboxSpec:
+        """The usual sandbox for a request."""
         lease = self._budgets.lease_seconds(request.limits, compile_budget(request))
         return SandboxSpec(
             image=self._image,
@@ -171,7 +187,9 @@ class _Session:
         feed: EventFeed,
         cancel: CancelToken,
         budgets: Budgets,
+        packages: InputFile | None = None,
     ) -> None:
+        self._packages = packages
         self.channels: list[Channel] = []
         self._request = request
         self._plan = plan
@@ -227,11 +245,14 @@ class _Session:
         self._recorder.take("h", sandbox.hello)
         size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
+        size += self._packages.size if self._packages else 0
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(
             self._request.limits, compile_budget(self._request)
         )
-        frames = job_frames(self._request, self._plan, lease_seconds, is_warm)
+        frames = job_frames(
+            self._request, self._plan, lease_seconds, is_warm, self._packages
+        )
         for data in joined_frames(frames):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")

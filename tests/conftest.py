@@ -3,6 +3,7 @@
 DOCKER_HOST             where the Docker Engine is (the machine's own when unset)
 RUN_CODE_IMAGE          the sandbox image (run-code-python:latest)
 RUN_CODE_FULL_IMAGE     the one with all languages (run-code-full:latest, by scripts/image)
+RUN_CODE_MIRROR_IMAGE   the proxy of a package index (run-code-mirror:latest, the same way)
 RUN_CODE_RUNSC          gVisor's program for the embedded engine (the one that it finds)
 RUN_CODE_IMAGES_FOLDER  images that scripts/rootfs prepared for it (its usual place)
 RUN_CODE_ENGINES        which engines to test, by comma (docker-runsc):
@@ -48,6 +49,12 @@ def image():
 def full_image():
     """Name of the image with all languages."""
     return os.environ.get("RUN_CODE_FULL_IMAGE", "run-code-full:latest")
+
+
+@pytest.fixture(scope="session")
+def mirror_image():
+    """Name of the image of the mirror."""
+    return os.environ.get("RUN_CODE_MIRROR_IMAGE", "run-code-mirror:latest")
 
 
 @pytest.fixture(scope="session", params=DOCKER_ENGINES)

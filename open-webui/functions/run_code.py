@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     946c8e0b275b0d045e902ee1c4f4db7b8129bd1d8a73cc093b08cc5167e6aafa
+#     753b4341625de378d23f12dad41e80159fc5e97c0de4741835cf348245463a2c
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -57,6 +57,8 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/engines/runsc_program.py   gVisor's program on this machine: where it is, and what it may do here.
 #     sandbox_core/engines/runsc.py           The embedded engine: gVisor's program on an OCI bundle, without any daemon.
 #     sandbox_core/engines/choice.py          Which engine starts the sandboxes: the one place that knows them by name.
+#     sandbox_core/requirements.py            Which packages a run asks for: named by its caller, or found before its code.
+#     sandbox_core/installer.py               Installs Python packages for a run: in a sandbox of its own, which has the index and nothing else on its network.
 #     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 #     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
 #     sandbox_core/spool.py                   The whole output of a run, on disk: what the head and the tail in memory leave out.
@@ -72,6 +74,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
 #     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
 #     sandbox_core/doctor.py                  Looks at a host and proves by running things that sandboxes work on it.
+#     sandbox_core/installing_runner.py       A local runner that installs what a run asks for, before its first step and beside its time.
 #     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
@@ -120,6 +123,7 @@ import random
 import re
 import secrets
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -131,10 +135,11 @@ import sysconfig
 import tempfile
 import threading
 import time
+import tomllib
 import unicodedata
 import uuid
 import zipfile
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -560,6 +565,7 @@ class InputFile:
 class RunRequest:
     """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
 
+    ``packages`` are names of Python packages to install before the first step.
     ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
     the sandbox, and its labels do not name them.
     """
@@ -571,6 +577,7 @@ class RunRequest:
     run_id: str = field(default_factory=new_run_id)
     user: str = ""
     chat: str = ""
+    packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -586,6 +593,7 @@ class RunRequest:
             "run_id": self.run_id,
             "user": self.user,
             "chat": self.chat,
+            "packages": self.packages,
         }
 
     @classmethod
@@ -599,6 +607,7 @@ class RunRequest:
             run_id=plain["run_id"],
             user=plain["user"],
             chat=plain["chat"],
+            packages=tuple(plain["packages"]),
         )
 
 
@@ -759,6 +768,9 @@ def _shallow_plain(value: InputFile | OutputFile | Display) -> dict[str, Any]:
 
 """What to do next after a failure: one table, shared by people and models."""
 
+# In a result's evidence: packages could have been installed.
+PACKAGES_ON = "packages"
+
 # Only the end of the error output tells why a program ended.
 _HINT_REACH = 4096
 
@@ -782,6 +794,15 @@ _BY_OUTCOME = {
     Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
     Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
 }
+
+_NO_SUCH_PACKAGE = (
+    r"^(?:ModuleNotFoundError|ImportError)\b|No matching distribution found"
+)
+_MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
+_INSTALL_IT = (
+    "Packages can be installed before the program: name it in `packages`, or begin the code "
+    "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
+)
 
 _BY_ERROR = (
     _hint(
@@ -833,6 +854,8 @@ def hint_for(result: RunResult) -> str:
     if result.outcome is not Outcome.FAILED:
         return _BY_OUTCOME.get(result.outcome, "")
     end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
+    if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
+        return _INSTALL_IT
     return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
 
 
@@ -3261,6 +3284,50 @@ class CommonValves(BaseModel):
         ),
         json_schema_extra={"allowed": "name=/path entries, with commas between them"},
     )
+    network: Literal["none", "packages"] = Field(
+        default="none",
+        description=(
+            "What runs may reach. none: nothing. packages: before a program starts, Python "
+            "packages are installed from an index, in a sandbox of their own; the program "
+            "itself reaches nothing. Not with the backend `runsc`. With codebox, both sides "
+            "must allow it."
+        ),
+    )
+    packages_index: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of that index as the sandbox sees it: a number and no name, such "
+        "as `http://10.231.64.2:5000/index/`.",
+    )
+    packages_network: str = Field(
+        default="run-code-packages",
+        min_length=1,
+        description="Name of the internal network in the container engine that it is on.",
+    )
+    packages_runtime: str = Field(
+        default="runsc-net",
+        min_length=1,
+        description="Name of a gVisor runtime with a network stack of its own.",
+    )
+    packages_mb: int = Field(
+        default=256,
+        ge=1,
+        le=16384,
+        description="Most that installed packages may hold.",
+    )
+    packages_seconds: float = Field(
+        default=60, ge=1, le=3600, description="Most that an installation may take."
+    )
+    packages_allowed: str = Field(
+        default="",
+        description="Packages that may be asked for, with commas. Empty: any.",
+        json_schema_extra={"allowed": "names, with commas between them"},
+    )
+    packages_denied: str = Field(
+        default="",
+        description="Packages that are never installed, not even because others need them.",
+        json_schema_extra={"allowed": "names, with commas between them"},
+    )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")
     cpus: float = _limit_valve("cpus")
@@ -3527,6 +3594,8 @@ class SandboxSpec:
     """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
     command line can be read from outside, and the command line from inside.
 
+    ``network`` is the engine's name of an internal network, or empty: no network at all.
+    ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
     ``preload`` names the modules that its Python launcher imports before the job; none
     means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
     """
@@ -3540,6 +3609,8 @@ class SandboxSpec:
     argv: tuple[str, ...]
     preload: tuple[str, ...] = ()
     data_folders: tuple[DataFolder, ...] = ()
+    network: str = ""
+    packages_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -4299,6 +4370,7 @@ reason.
 
 WORK_FOLDER = "/mnt/data"
 HOME_FOLDER = "/tmp/home"
+PACKAGES_FOLDER = "/packages"
 TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
 GUEST_UID = 1000
 CPU_PERIOD_US = 100_000
@@ -4313,14 +4385,16 @@ _CAPABILITIES = ("SETUID", "SETGID", "KILL")
 _GUEST_FILES = 256
 
 
-def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
+def container_memory_bytes(
+    limits: Limits, warm: bool = False, packages_mib: int = 0
+) -> int:
     """The container's memory limit: the second wall behind the guest's own watch.
 
     gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
     work folder must not take memory from the program. The reserve is what the guest's watch
     needs to act before the kernel does.
     """
-    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
+    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB + packages_mib
     if warm:
         mib += WARM_MIB
     return mib * MIB
@@ -4355,9 +4429,12 @@ def container_config(
     labels: dict[str, str],
     warm: bool = False,
     data_folders: tuple[DataFolder, ...] = (),
+    network: str = "",
+    packages_mib: int = 0,
 ) -> dict[str, Any]:
-    """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
-    memory = container_memory_bytes(limits, warm)
+    """The whole configuration of one sandbox container; ``warm``: with preloaded modules.
+    ``network`` and ``packages_mib`` are as in SandboxSpec."""
+    memory = container_memory_bytes(limits, warm, packages_mib)
     return {
         "Image": image,
         # The image's own entry point is not ours to trust: the guest is the first process.
@@ -4377,13 +4454,14 @@ def container_config(
         "AttachStdout": True,
         "AttachStderr": True,
         "Tty": False,
-        "NetworkDisabled": True,
+        "NetworkDisabled": not network,
         # An image's health check would start processes in the sandbox.
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             # gVisor: system calls of the program never reach the host's kernel.
             "Runtime": runtime,
-            "NetworkMode": "none",
+            # Only what installs packages has one: an internal network with the index on it.
+            "NetworkMode": network or "none",
             # The container is gone when the guest ends, even if nobody is left to remove it.
             "AutoRemove": True,
             "RestartPolicy": {"Name": "no"},
@@ -4392,7 +4470,7 @@ def container_config(
             "CapAdd": list(_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],
             "IpcMode": "private",
-            "Tmpfs": _tmpfs_options(limits),
+            "Tmpfs": _tmpfs_options(limits, packages_mib),
             "Mounts": [_data_mount(folder) for folder in data_folders],
             # Equal, so that there is no swap.
             "Memory": memory,
@@ -4422,6 +4500,7 @@ def bundle_config(
     limits: Limits,
     cgroup: str = "",
     data_folders: tuple[DataFolder, ...] = (),
+    packages_mib: int = 0,
 ) -> dict[str, Any]:
     """The same sandbox as an OCI bundle's config.json (OCI runtime specification 1.0,
     "config.md"), for a runsc without Docker. ``root`` is the folder of the image's files and
@@ -4463,7 +4542,7 @@ def bundle_config(
                     "source": "tmpfs",
                     "options": options.split(","),
                 }
-                for folder, options in _tmpfs_options(limits).items()
+                for folder, options in _tmpfs_options(limits, packages_mib).items()
             ),
             *(
                 {
@@ -4504,13 +4583,21 @@ def runsc_flags(platform: str, rootless: bool, cgroup: bool) -> tuple[str, ...]:
     )
 
 
-def _tmpfs_options(limits: Limits) -> dict[str, str]:
+def _tmpfs_options(limits: Limits, packages_mib: int) -> dict[str, str]:
     """The only writable folders; their sizes are the disk quota. Docker's default is noexec,
     which would refuse to run a compiled program."""
-    sizes = (limits.work_mib, limits.tmp_mib, limits.shm_mib)
+    sizes = dict(
+        zip(
+            TMPFS_FOLDERS,
+            (limits.work_mib, limits.tmp_mib, limits.shm_mib),
+            strict=True,
+        )
+    )
+    if packages_mib:
+        sizes[PACKAGES_FOLDER] = packages_mib
     return {
         folder: f"rw,exec,nosuid,nodev,mode=1777,size={size}m"
-        for folder, size in zip(TMPFS_FOLDERS, sizes, strict=True)
+        for folder, size in sizes.items()
     }
 
 
@@ -4609,6 +4696,8 @@ class DockerEngine:
             labels,
             warm=bool(spec.preload),
             data_folders=spec.data_folders,
+            network=spec.network,
+            packages_mib=spec.packages_mib,
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])
@@ -5816,6 +5905,7 @@ class RunscEngine:
                 spec.limits,
                 wall.cgroup,
                 spec.data_folders,
+                spec.packages_mib,
             )
             try:
                 (folder / "config.json").write_text(json.dumps(config))
@@ -5831,7 +5921,7 @@ class RunscEngine:
 
     def _wall(self, folder: Path, spec: SandboxSpec) -> Wall:
         limits = HostLimits(
-            container_memory_bytes(spec.limits, bool(spec.preload)),
+            container_memory_bytes(spec.limits, bool(spec.preload), spec.packages_mib),
             host_threads(spec.limits),
             container_cpus(spec.limits),
         )
@@ -5972,6 +6062,423 @@ def usual_engine_name(
 
 # ===== end sandbox_core/engines/choice.py =====
 
+# ===== begin sandbox_core/requirements.py =====
+
+"""Which packages a run asks for: named by its caller, or found before its code.
+
+Found are ``pip install`` lines at the beginning of a program (in Python with a ``!`` or ``%``, as
+in notebooks), and a script's own metadata (PyPA specification "Inline script metadata").
+"""
+
+_MOST_REQUIREMENTS = 20
+_LONGEST_REQUIREMENT = 200
+_REQUIREMENT = re.compile(
+    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+    r"\s*(\[[A-Za-z0-9._,\s-]*\])?"
+    r"\s*((?:(?:===|~=|==|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*,?\s*)*)"
+)
+_PIP_LINE = re.compile(
+    r"[ \t]*(?P<sign>[!%]?)[ \t]*(?:python[\d.]*[ \t]+-m[ \t]+)?(?:uv[ \t]+)?pip[\d.]*"
+    r"[ \t]+install[ \t]+(?P<words>(?:[^;&|<>$`\\'\"]|'[^'$`]*'|\"[^\"$`]*\")+)"
+)
+# What people add to the command and what changes nothing here.
+_HARMLESS_OPTIONS = {
+    "-q",
+    "-qq",
+    "--quiet",
+    "-U",
+    "--upgrade",
+    "--user",
+    "--system",
+    "--no-cache-dir",
+    "--break-system-packages",
+    "--disable-pip-version-check",
+}
+_METADATA = re.compile(
+    r"^# /// script[ \t]*\n(?P<content>(?:^#(?:| [^\n]*)\n)+?)^# ///[ \t]*$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A package by its name in normal form, and as pip is asked for it."""
+
+    name: str
+    text: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any version will do."""
+        return self.text == self.name
+
+
+def normal_name(name: str) -> str:
+    """The name as the index compares it (PyPA specification "Names and normalization")."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def package_names(text: str) -> frozenset[str]:
+    """Names in a setting, with commas or blanks between them, in normal form."""
+    return frozenset(normal_name(name) for name in re.split(r"[\s,]+", text) if name)
+
+
+def read_requirement(text: str) -> Requirement:
+    """A package from what a caller or a program wrote. Raises InvalidRequest for anything but a
+    name with a version, such as an address, a path or an option."""
+    found = _REQUIREMENT.fullmatch(text.strip()[:_LONGEST_REQUIREMENT])
+    if not found:
+        raise InvalidRequest(
+            f"“{text.strip()[:60]}” cannot be installed: name packages of the index, such as "
+            "cowsay or cowsay==6.1."
+        )
+    name = normal_name(found[1])
+    rest = re.sub(r"\s+", "", (found[2] or "") + found[3]).rstrip(",")
+    return Requirement(name, name + rest)
+
+
+def gather_packages(request: RunRequest) -> RunRequest:
+    """The request with all packages that it asks for in ``packages``, in normal form, and the
+    lines that asked for them empty. Raises InvalidRequest."""
+    wanted = list(request.packages)
+    steps = []
+    for step in request.steps:
+        names, code = _take_pip_lines(step)
+        wanted += [*names, *_metadata_packages(step)]
+        steps.append(replace(step, code=code))
+    requirements = dict.fromkeys(read_requirement(text).text for text in wanted)
+    if len(requirements) > _MOST_REQUIREMENTS:
+        raise InvalidRequest(
+            f"A run may install {_MOST_REQUIREMENTS} packages at most, not {len(requirements)}."
+        )
+    return replace(request, steps=tuple(steps), packages=tuple(requirements))
+
+
+def asks_for_packages(step: Step) -> bool:
+    """Whether a step does nothing but install packages of Python's index."""
+    names, code = _take_pip_lines(step)
+    lines = (line.strip() for line in code.split("\n"))
+    return bool(names) and not any(line and not line.startswith("#") for line in lines)
+
+
+def _take_pip_lines(step: Step) -> tuple[list[str], str]:
+    """The packages of the lines before the program, and the code without those lines."""
+    language = language_named(step.language)
+    if language not in (PYTHON, BASH):
+        return [], step.code
+    lines = step.code.split("\n")
+    names: list[str] = []
+    for number, line in enumerate(lines):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _packages_of_line(line, needs_sign=language is PYTHON)
+        if found is None:
+            break
+        names += found
+        lines[number] = ""  # the other lines keep their numbers
+    return names, "\n".join(lines)
+
+
+def _packages_of_line(line: str, needs_sign: bool) -> list[str] | None:
+    """None for a line that does something else, or more."""
+    found = _PIP_LINE.fullmatch(line.rstrip())
+    if not found or (needs_sign and not found["sign"]):
+        return None
+    words = shlex.split(found["words"], comments=True)
+    names = [word for word in words if word not in _HARMLESS_OPTIONS]
+    if not names or any(name.startswith("-") for name in names):
+        return None
+    return names
+
+
+def _metadata_packages(step: Step) -> list[str]:
+    if language_named(step.language) is not PYTHON:
+        return []
+    found = _METADATA.search(step.code + "\n")
+    if not found:
+        return []
+    text = "\n".join(line[2:] for line in found["content"].splitlines())
+    try:
+        listed = tomllib.loads(text).get("dependencies", [])
+    except tomllib.TOMLDecodeError:
+        return []
+    return [str(entry) for entry in listed] if isinstance(listed, list) else []
+
+
+# ===== end sandbox_core/requirements.py =====
+
+# ===== begin sandbox_core/installer.py =====
+
+"""Installs Python packages for a run: in a sandbox of its own, which has the index and nothing
+else on its network. What comes out goes as one archive into the sandbox of the program, which
+has no network at all.
+
+Only wheels are taken, so that nothing of a package runs while there is a network.
+"""
+
+PACKAGES_OFF = (
+    "Packages are off here, so nothing was run: none can be installed. Use those that are "
+    "there, and leave the packages out."
+)
+_ARCHIVE = "packages.tar"
+_FRESH_SECONDS = 3600.0
+_KEPT_BYTES = 512 * MIB
+_INDEX_SECONDS = 8
+_INDEX_AWAY = 69  # EX_UNAVAILABLE
+_INSTALL_PROGRAM = """\
+import json, os, subprocess, sys, tarfile, urllib.error, urllib.request
+from importlib.metadata import distributions
+
+wanted, index, host, first = {wanted!r}, {index!r}, {host!r}, {first!r}
+
+
+def answers():
+    page = urllib.request.Request(index + first + "/", headers={{"Accept": "text/html"}})
+    try:
+        urllib.request.urlopen(page, timeout={connect}).close()
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except OSError:
+        return False
+    return True
+
+
+os.environ["PYTHONUSERBASE"] = "/tmp/packages"
+command = [sys.executable, "-m", "pip", "install", "--user", "--only-binary=:all:",
+           "--no-cache-dir", "--no-compile", "--no-input", "--no-warn-script-location",
+           "--disable-pip-version-check", "--progress-bar=off", "--retries=0",
+           "--timeout={connect}", "--index-url", index, "--trusted-host", host]
+status = subprocess.run([*command, *wanted], stdout=2).returncode
+if status:
+    sys.exit(status if answers() else {away})
+found = {{}}
+for folder, _, names in os.walk("/tmp/packages"):
+    for name in names:
+        if name == "METADATA" and folder.endswith(".dist-info"):
+            for entry in distributions(path=[os.path.dirname(folder)]):
+                found[entry.metadata["Name"]] = entry.version
+if found:
+    with tarfile.open("{archive}", "w") as archive:
+        archive.add("/tmp/packages", ".")
+print(json.dumps(found))
+"""
+_PRESENT = """\
+import importlib.metadata, json
+print(json.dumps([e.metadata["Name"] for e in importlib.metadata.distributions()]))
+"""
+
+
+class InstallFailed(SandboxError):
+    """The packages could not be installed; the message says which, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSettings:
+    """Where packages come from and what they may cost. ``index`` is the address of the index as
+    the sandbox sees it, ``network`` the engine's name of the internal network that it is on,
+    ``runtime`` a gVisor with a network stack of its own. ``size_mib`` is for the installed files.
+    ``allowed`` names what may be asked for (empty: anything), ``denied`` what never comes in.
+    """
+
+    index: str
+    network: str
+    runtime: str
+    size_mib: int = 256
+    seconds: float = 60.0
+    allowed: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What was installed, as a tar file, and its names with versions; without a content when
+    all was there already."""
+
+    content: IO[bytes] | None
+    size: int
+    names: tuple[str, ...]
+
+    def opened(self) -> IO[bytes] | None:
+        """The tar file, with a position of its own for each reader."""
+        if self.content is None:
+            return None
+        return open(f"/proc/self/fd/{self.content.fileno()}", "rb")
+
+
+class Installer:
+    """Installs, and remembers for an hour what it installed. ``run`` runs a request in a sandbox
+    on the network (True) or without one. Any thread may call it."""
+
+    def __init__(
+        self,
+        settings: InstallSettings,
+        run: Callable[[RunRequest, bool, CancelToken], RunResult],
+        image_id: Callable[[], str],
+    ) -> None:
+        self._settings = settings
+        self._run = run
+        self._image_id = image_id
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, ...], tuple[float, Archive]] = OrderedDict()
+        self._present: dict[str, frozenset[str]] = {}
+
+    def install(self, packages: Sequence[str], cancel: CancelToken) -> Archive:
+        """What these packages and all that they need are. Raises InstallFailed, InvalidRequest."""
+        wanted = [read_requirement(text) for text in packages]
+        self._check_names(wanted)
+        image = self._image_id()
+        wanted = [
+            entry
+            for entry in wanted
+            if not (entry.is_plain and entry.name in self._in_image(image, cancel))
+        ]
+        if not wanted:
+            return Archive(None, 0, ())
+        texts = sorted(entry.text for entry in wanted)
+        key = (image, *texts)
+        kept = self._take(key)
+        if kept is None:
+            kept = self._fetch(wanted, texts, cancel)
+            self._keep(key, kept)
+        return kept
+
+    def close(self) -> None:
+        """Forget what was installed."""
+        with self._lock:
+            for _, archive in self._kept.values():
+                if archive.content is not None:
+                    archive.content.close()
+            self._kept.clear()
+
+    def _check_names(self, wanted: Sequence[Requirement]) -> None:
+        allowed, denied = self._settings.allowed, self._settings.denied
+        for entry in wanted:
+            if entry.name in denied or (allowed and entry.name not in allowed):
+                raise InvalidRequest(
+                    f"The package {entry.name} may not be installed here. Do without, or ask "
+                    "your administrator to allow it."
+                )
+
+    def _in_image(self, image: str, cancel: CancelToken) -> frozenset[str]:
+        """Names of the packages that the image has."""
+        if image not in self._present:
+            step = Step(PYTHON.name, _PRESENT)
+            result = self._run(RunRequest((step,)), False, cancel)
+            try:
+                names = json.loads(str(result.stdout))
+                found = frozenset(normal_name(str(name)) for name in names)
+            except (ValueError, TypeError):
+                return frozenset()
+            self._present = {image: found}
+        return self._present[image]
+
+    def _fetch(
+        self, wanted: Sequence[Requirement], texts: Sequence[str], cancel: CancelToken
+    ) -> Archive:
+        settings = self._settings
+        program = _INSTALL_PROGRAM.format(
+            wanted=list(texts),
+            index=settings.index,
+            host=re.sub(r"^\w+://|[:/].*$", "", settings.index),
+            first=wanted[0].name,
+            connect=_INDEX_SECONDS,
+            away=_INDEX_AWAY,
+            archive=_ARCHIVE,
+        )
+        limits = Limits(
+            seconds=settings.seconds,
+            work_mib=settings.size_mib,
+            # pip unpacks beside the place where the files end.
+            tmp_mib=3 * settings.size_mib,
+            files=1,
+            file_mib=settings.size_mib,
+        )
+        request = RunRequest((Step(PYTHON.name, program),), limits=limits)
+        result = self._run(request, True, cancel)
+        if result.outcome is not Outcome.OK:
+            raise InstallFailed(_why(result, texts, settings))
+        versions = _told_versions(str(result.stdout))
+        for name in versions:
+            if normal_name(name) in settings.denied:
+                raise InvalidRequest(
+                    f"These packages need {name}, which may not be installed here. Do without."
+                )
+        names = tuple(f"{name} {version}" for name, version in versions.items())
+        for file in result.files:
+            return Archive(file.content, file.size, names)
+        if versions:
+            raise InstallFailed(_too_large(settings))
+        return Archive(None, 0, ())
+
+    def _take(self, key: tuple[str, ...]) -> Archive | None:
+        with self._lock:
+            since, archive = self._kept.get(key, (0.0, None))
+            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
+                return None
+            self._kept.move_to_end(key)
+            return archive
+
+    def _keep(self, key: tuple[str, ...], archive: Archive) -> None:
+        """Those used last, as many as there is room for. A file that is still read stays until
+        its reader has closed it."""
+        with self._lock:
+            self._kept[key] = (time.monotonic(), archive)
+            while sum(kept.size for _, kept in self._kept.values()) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+
+def _told_versions(untrusted_text: str) -> dict[str, str]:
+    try:
+        untrusted = json.loads(untrusted_text)
+        return {
+            clean_text(str(name)[:60]): clean_text(str(version)[:30])
+            for name, version in list(untrusted.items())[:100]
+        }
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _too_large(settings: InstallSettings) -> str:
+    return (
+        f"The packages need more than the {settings.size_mib} MB that there are for them. "
+        "Install fewer, or do without."
+    )
+
+
+def _why(result: RunResult, texts: Sequence[str], settings: InstallSettings) -> str:
+    """One sentence on why pip failed. What it printed came from the index, and is not shown."""
+    named = ", ".join(texts)
+    said = str(result.stderr)
+    if result.outcome is Outcome.CANCELLED:
+        return result.message
+    if result.outcome is Outcome.TIMEOUT:
+        return (
+            f"Installing {named} took longer than {settings.seconds:g} s. Try again, or do "
+            "without."
+        )
+    if result.outcome is Outcome.DISK_LIMIT or "No space left on device" in said:
+        return _too_large(settings)
+    if result.outcome is not Outcome.FAILED:
+        return f"{named} could not be installed. {result.message}"
+    if result.exit_code == _INDEX_AWAY:
+        return (
+            f"{named} could not be installed: the package index does not answer. Try again "
+            "later, or do without; tell your administrator if it stays."
+        )
+    missing = re.search(r"No matching distribution found for ([\w.\[\]=<>!~+-]+)", said)
+    if missing:
+        return (
+            f"The package index has nothing for {missing[1][:60]} that can be installed here: "
+            "check name and version. Only ready-made packages (wheels) for this Python are "
+            "taken."
+        )
+    if "ResolutionImpossible" in said or "conflicting dependencies" in said:
+        return f"{named} cannot be installed together: they need different versions of others."
+    return f"{named} could not be installed. Check the names, or do without."
+
+
+# ===== end sandbox_core/installer.py =====
+
 # ===== begin sandbox_core/payload.py =====
 
 """The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
@@ -5980,7 +6487,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+946c8e0b275b"
+BUILD_ID = "0.1.0+753b4341625d"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -6034,6 +6541,7 @@ def unpack(report, boot):
         prepare_home(boot)
         write_all(report, frame_of(b"r", b""))
         Unpacker().run()
+        unpack_packages(boot["packages"])
         write_all(report, frame_of(b"t", b"%d" % file_system_time()))
     except OSError as error:
         write_all(report, frame_of(b"!", str(error.strerror).encode()))
@@ -6050,6 +6558,18 @@ def prepare_home(boot):
     os.makedirs(target, exist_ok=True)
     for name in os.listdir(boot["mpl_source"]):
         os.symlink(os.path.join(boot["mpl_source"], name), os.path.join(target, name))
+
+
+def unpack_packages(archive):
+    """Unpack an archive of packages beside itself; it comes from another sandbox, and nothing
+    here can do more than the program could."""
+    if not archive or not os.path.exists(archive):
+        return
+    import tarfile
+
+    with tarfile.open(archive) as opened:
+        opened.extractall(os.path.dirname(archive))
+    os.unlink(archive)
 
 
 class Unpacker:
@@ -8667,18 +9187,32 @@ _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|jobli
 # What an import may read in the work folder: modules, and matplotlib's own settings.
 _READ_BY_IMPORTS = (".py", ".pyc", ".so", ".zip", ".pth", "matplotlibrc")
 _VALUE_PATH = "/tmp/.run-code-value"
+_PACKAGES_ARCHIVE = f"{PACKAGES_FOLDER}/.archive"
 _BUILD_FOLDER = "/tmp/.run-code-build"
 _DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Python takes this folder for the one of its user, and finds packages there before its own.
+_PACKAGES_ENV = {
+    "PYTHONUSERBASE": PACKAGES_FOLDER,
+    "PATH": f"{PACKAGES_FOLDER}/bin:{_PATH}",
+}
+
+
 def boot_frame(
-    limits: Limits, lease_seconds: float, preload: tuple[str, ...] = ()
+    limits: Limits,
+    lease_seconds: float,
+    preload: tuple[str, ...] = (),
+    has_packages: bool = False,
 ) -> bytes:
     """The first frame: who the program is, what it may use, and when the guest gives up.
 
     ``preload``: modules that a warm Python launcher imports before the job.
+    ``has_packages``: there is a folder for installed packages, and an archive of them comes.
     """
+    packages = (PACKAGES_FOLDER,) if has_packages else ()
     return encode_header(
         "B",
         {
@@ -8688,9 +9222,10 @@ def boot_frame(
             "work": WORK_FOLDER,
             "home": HOME_FOLDER,
             "build": _BUILD_FOLDER,
-            "folders": list(TMPFS_FOLDERS),
+            "folders": [*TMPFS_FOLDERS, *packages],
+            "packages": _PACKAGES_ARCHIVE if has_packages else "",
             "mpl_source": _MATPLOTLIB_SOURCE,
-            "env": _environment(limits),
+            "env": _environment(limits) | (_PACKAGES_ENV if has_packages else {}),
             "processes": limits.processes,
             "open_files": limits.open_files,
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
@@ -8711,7 +9246,7 @@ def _environment(limits: Limits) -> dict[str, str]:
     """The program's environment: nothing of the host, nothing secret."""
     threads = str(ceil(limits.cpus))
     return {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": _PATH,
         "HOME": HOME_FOLDER,
         "USER": "sandbox",
         "LOGNAME": "sandbox",
@@ -8721,6 +9256,9 @@ def _environment(limits: Limits) -> dict[str, str]:
         "TERM": "dumb",
         # By environment and not by -u: children of the program inherit it too.
         "PYTHONUNBUFFERED": "1",
+        # Without a network every retry only waits.
+        "PIP_RETRIES": "0",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": f"{HOME_FOLDER}/.config/matplotlib",
         # os.cpu_count() shows the host's processors; more threads than CPUs only wait.
@@ -8731,14 +9269,20 @@ def _environment(limits: Limits) -> dict[str, str]:
 
 
 def job_frames(
-    request: RunRequest, plan: InputPlan, lease_seconds: float, warm: bool = False
+    request: RunRequest,
+    plan: InputPlan,
+    lease_seconds: float,
+    warm: bool = False,
+    packages: InputFile | None = None,
 ) -> Iterator[bytes]:
     """Files, stdin and, last, the job itself: the program starts only when all is there.
 
-    ``warm``: the sandbox has a warm launcher; the first step gets it if it may.
+    ``warm``: the sandbox has a warm launcher; the first step gets it if it may. ``packages``:
+    the archive for a sandbox that was booted with a folder for it.
     """
     warm_step = warm and may_run_warm(request, plan)
-    for file in plan.files:
+    archive = (replace(packages, name=_PACKAGES_ARCHIVE),) if packages else ()
+    for file in (*archive, *plan.files):
         yield encode_header("F", {"name": file.name})
         for chunk in file.chunks(DATA_CHUNK):
             yield encode_frame("D", chunk)
@@ -8846,7 +9390,9 @@ def boot_sandbox(
     channel = engine.start(spec, cancel, deadline)
     try:
         lease_seconds = spec.expires_at - time.time()
-        frame = boot_frame(spec.limits, lease_seconds, spec.preload)
+        frame = boot_frame(
+            spec.limits, lease_seconds, spec.preload, bool(spec.packages_mib)
+        )
         channel.send(encode_program(guest_program()) + frame, deadline)
         reader = FrameReader()
         hello = _await_hello(channel, reader, cancel, deadline)
@@ -9209,6 +9755,14 @@ class SharedSettings:
     self_test: bool
     accept_unproven: str
     data_folders: str
+    network: str
+    packages_index: str
+    packages_network: str
+    packages_runtime: str
+    packages_mb: int
+    packages_seconds: float
+    packages_allowed: str
+    packages_denied: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -9226,6 +9780,26 @@ class SharedSettings:
             idle_seconds=60 * self.warm_idle_minutes,
             memory_budget_mib=self.warm_memory_mb,
             preload=tuple(name for name in modules if name),
+        )
+
+    @property
+    def may_install(self) -> bool:
+        """Whether a run may ask for packages."""
+        return self.network == "packages"
+
+    @property
+    def installs(self) -> InstallSettings | None:
+        """How packages are installed from here; None when they are not."""
+        if not self.may_install or self.codebox_url:
+            return None
+        return InstallSettings(
+            self.packages_index,
+            self.packages_network,
+            self.packages_runtime,
+            self.packages_mb,
+            self.packages_seconds,
+            package_names(self.packages_allowed),
+            package_names(self.packages_denied),
         )
 
     @property
@@ -9275,6 +9849,7 @@ def resolve_settings(
             values[name] = _environment_value(name, text)
     _choose_backend(values)
     _check_data_folders(values)
+    _check_packages(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -9321,6 +9896,21 @@ def _check_data_folders(values: dict[str, Any]) -> None:
         raise SettingsError(
             "Programs run in codebox, which has data folders of its own. Ask your "
             "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
+        )
+
+
+def _check_packages(values: dict[str, Any]) -> None:
+    if values["network"] != "packages" or values["codebox_url"]:
+        return
+    if values["backend"] == "runsc":
+        raise SettingsError(
+            "Packages cannot be installed with the backend runsc. Ask your administrator to "
+            "set network (RUN_CODE_NETWORK) to none, or to use Docker."
+        )
+    if not values["packages_index"]:
+        raise SettingsError(
+            "Packages are allowed, but there is no index to take them from. Ask your "
+            "administrator to set packages_index (RUN_CODE_PACKAGES_INDEX)."
         )
 
 
@@ -9938,19 +10528,34 @@ class LocalRunner:
         cancel: CancelToken | None = None,
     ) -> RunResult:
         """See Runner.run."""
-        plan = plan_files(request)
-        spec = self._spec(request)
-        feed = EventFeed(on_event)
         started = time.monotonic()
-        session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        result = self.run_placed(
+            request, self.spec_for(request), None, on_event, cancel or CancelToken()
+        )
+        return replace(result, total_seconds=time.monotonic() - started)
+
+    def run_placed(
+        self,
+        request: RunRequest,
+        spec: SandboxSpec,
+        packages: InputFile | None,
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> RunResult:
+        """Run to the end in a sandbox of this spec, with an archive of packages if there is
+        one. Raises as run does."""
+        plan = plan_files(request)
+        is_usual = not (spec.network or spec.packages_mib)
+        feed = EventFeed(on_event)
+        session = _Session(request, plan, feed, cancel, self._budgets, packages)
         try:
-            result = session.run(self._engine, spec, self._pool.take(spec))
+            warm = self._pool.take(spec) if is_usual else None
+            return session.run(self._engine, spec, warm)
         finally:
             feed.close()
             for channel in session.channels:
                 self._dispose(channel)
             self._pool.refill()
-        return replace(result, total_seconds=time.monotonic() - started)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""
@@ -9963,13 +10568,14 @@ class LocalRunner:
 
     def prepare(self, request: RunRequest) -> bool:
         """Have a warm sandbox made for requests like this one; True if one is ready."""
-        return self._pool.want(self._spec(request))
+        return self._pool.want(self.spec_for(request))
 
     def pool_stats(self) -> PoolStats:
         """How the pool of warm sandboxes has done so far."""
         return self._pool.stats()
 
-    def _spec(self, request: RunRequest) -> SandboxSpec:
+    def spec_for(self, request: RunRequest) -> SandboxSpec:
+        """The usual sandbox for a request."""
         lease = self._budgets.lease_seconds(request.limits, compile_budget(request))
         return SandboxSpec(
             image=self._image,
@@ -10003,7 +10609,9 @@ class _Session:
         feed: EventFeed,
         cancel: CancelToken,
         budgets: Budgets,
+        packages: InputFile | None = None,
     ) -> None:
+        self._packages = packages
         self.channels: list[Channel] = []
         self._request = request
         self._plan = plan
@@ -10059,11 +10667,14 @@ class _Session:
         self._recorder.take("h", sandbox.hello)
         size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
+        size += self._packages.size if self._packages else 0
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(
             self._request.limits, compile_budget(self._request)
         )
-        frames = job_frames(self._request, self._plan, lease_seconds, is_warm)
+        frames = job_frames(
+            self._request, self._plan, lease_seconds, is_warm, self._packages
+        )
         for data in joined_frames(frames):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
@@ -10331,6 +10942,155 @@ def _what_happened(result: RunResult) -> str:
 
 
 # ===== end sandbox_core/doctor.py =====
+
+# ===== begin sandbox_core/installing_runner.py =====
+
+"""A local runner that installs what a run asks for, before its first step and beside its time."""
+
+_install_log = logging.getLogger("run_code.install")
+_IMAGE_SECONDS = 5.0
+_NOTHING = Step(BASH.name, ":\n")
+
+
+class InstallingRunner(LocalRunner):
+    """As LocalRunner. Without ``installs`` a request for packages fails with a sentence, and
+    nothing is looked for in its code."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        image: str,
+        runtime: str = "runsc",
+        installs: InstallSettings | None = None,
+        pool: PoolSettings | None = None,
+        data_folders: DataFolders | None = None,
+    ) -> None:
+        super().__init__(engine, image, runtime, None, pool, data_folders)
+        self._install_engine = engine
+        self._image_name = image
+        self._installs = installs
+        self._installer = (
+            Installer(installs, self._run_installer, self._image_id)
+            if installs
+            else None
+        )
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """See Runner.run."""
+        plan_files(request)
+        cancel = cancel or CancelToken()
+        started = time.monotonic()
+        try:
+            wanted = self._gather(request)
+            if self._installer is None or not wanted.packages:
+                return self._marked(super().run(wanted, on_event, cancel))
+            archive = self._installer.install(wanted.packages, cancel)
+        except (InstallFailed, InvalidRequest) as problem:
+            return _not_installed(request, problem, cancel, started)
+        result = self._run_with(archive, wanted, on_event, cancel)
+        return self._marked(replace(result, total_seconds=time.monotonic() - started))
+
+    def _marked(self, result: RunResult) -> RunResult:
+        """With a word on packages, for whoever gives advice."""
+        if self._installer is None:
+            return result
+        return replace(result, evidence={**result.evidence, PACKAGES_ON: "yes"})
+
+    def close(self) -> None:
+        """See Runner.close."""
+        if self._installer is not None:
+            self._installer.close()
+        super().close()
+
+    def _run_with(
+        self,
+        archive: Archive,
+        request: RunRequest,
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> RunResult:
+        """Run a request whose packages are installed; steps that did nothing else are over."""
+        skipped = _empty_steps(request)
+        short = replace(request, steps=request.steps[skipped:] or (_NOTHING,))
+        spec = self.spec_for(request)
+        packages = None
+        content = archive.opened()
+        if content is not None and self._installs is not None:
+            packages = InputFile("packages", content=content)
+            # The archive is there until it is unpacked.
+            spec = replace(spec, packages_mib=2 * self._installs.size_mib)
+        try:
+            result = self.run_placed(short, spec, packages, on_event, cancel)
+        finally:
+            if content is not None:
+                content.close()
+        if result.failed_step is not None:
+            result = replace(result, failed_step=result.failed_step + skipped)
+        names = ", ".join(archive.names)
+        notes = (f"Installed for this run: {names}.",) if names else ()
+        return replace(result, notes=(*notes, *result.notes))
+
+    def _gather(self, request: RunRequest) -> RunRequest:
+        if self._installer is not None:
+            return gather_packages(request)
+        if request.packages:
+            raise InvalidRequest(PACKAGES_OFF)
+        return request
+
+    def _run_installer(
+        self, request: RunRequest, with_network: bool, cancel: CancelToken
+    ) -> RunResult:
+        spec = self.spec_for(request)
+        if with_network and self._installs is not None:
+            spec = replace(
+                spec, network=self._installs.network, runtime=self._installs.runtime
+            )
+        return self.run_placed(request, spec, None, None, cancel)
+
+    def _image_id(self) -> str:
+        return (
+            self._install_engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image_name
+        )
+
+
+def _empty_steps(request: RunRequest) -> int:
+    """How many steps at the beginning have nothing left to run."""
+    count = 0
+    for step in request.steps:
+        lines = (line.strip() for line in step.code.split("\n"))
+        if any(line and not line.startswith("#") for line in lines):
+            break
+        count += 1
+    return count
+
+
+def _not_installed(
+    request: RunRequest, problem: SandboxError, cancel: CancelToken, started: float
+) -> RunResult:
+    """The result of a run that ended before its first step."""
+    seconds = time.monotonic() - started
+    if cancel.is_set():
+        message = "The run was stopped on request."
+        return RunResult(
+            request.run_id, Outcome.CANCELLED, message, total_seconds=seconds
+        )
+    _install_log.info("run %s: %s (%s)", request.run_id, problem, problem.detail)
+    return RunResult(
+        request.run_id,
+        Outcome.FAILED,
+        str(problem),
+        exit_code=1,
+        failed_step=0,
+        total_seconds=seconds,
+    )
+
+
+# ===== end sandbox_core/installing_runner.py =====
 
 # ===== begin sandbox_core/reaper.py =====
 
@@ -10603,6 +11363,8 @@ def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes
             for file, part in zip(request.files, parts, strict=True)
         ],
     }
+    if request.packages:
+        plain["packages"] = list(request.packages)
     if request.stdin:
         plain["stdin_part"] = "stdin"
         parts["stdin"] = request.stdin
@@ -10960,6 +11722,7 @@ def _refusal_for(failed: list[Finding]) -> str:
 
 # A service has caps of its own, which hold for all workers; these only bound our threads.
 _REMOTE_RUNS = 64
+_DIGEST_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -11005,10 +11768,11 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
-    runner = LocalRunner(
+    runner = InstallingRunner(
         engine,
         shared.image,
         shared.runtime,
+        shared.installs,
         pool=shared.pool,
         data_folders=_data_folders(shared, engine),
     )
@@ -11034,6 +11798,16 @@ def examine_backend(shared: SharedSettings) -> list[Finding]:
         return remote.findings()
     finally:
         remote.close()
+
+
+def image_digest(shared: SharedSettings) -> str:
+    """The digest of the sandboxes' image; empty when it cannot be told from here."""
+    if shared.codebox_url:
+        return ""
+    try:
+        return _engine(shared).image_id(Deadline(_DIGEST_SECONDS))
+    except SandboxError:
+        return ""
 
 
 def _engine(shared: SharedSettings) -> Engine:
@@ -13513,8 +14287,7 @@ async def _run_click(
     text = message_text(click.stored) or message_text(click.posted)
     blocks = find_blocks(text)
     candidates = await _candidates(blocks, click.caller)
-    programs = [block for block in candidates if not is_install(block)]
-    notes = [INSTALLS_OFF_NOTE] if len(programs) < len(candidates) else []
+    installs, programs, notes = _sort_blocks(candidates, settings.shared.may_install)
     if not programs:
         await _refuse_click(
             click.emitter, notes[0] if notes else why_nothing_runs(blocks)
@@ -13526,9 +14299,32 @@ async def _run_click(
         return None
     if not chosen or cancel.is_set():
         return None
+    before = [block for block in installs if block.number < chosen[0].number]
+    chosen = [*before, *chosen]
     notes += [NOT_CLOSED_NOTE for block in chosen if not block.closed]
     label = blocks_label(chosen, len(candidates))
     return await _run_blocks(click, settings, cancel, chosen, label, notes)
+
+
+def _sort_blocks(
+    candidates: Sequence[CodeBlock], may_install: bool
+) -> tuple[list[CodeBlock], list[CodeBlock], list[str]]:
+    """Blocks that install what a program after them needs, the programs to choose from, and a
+    note on blocks that are neither. Blocks that install are programs where there are no others.
+    """
+    others = [block for block in candidates if is_install(block)]
+    programs = [block for block in candidates if block not in others]
+    installs = []
+    if may_install:
+        installs = [
+            block
+            for block in others
+            if asks_for_packages(Step(block.language, block.code))
+        ]
+    notes = [INSTALLS_OFF_NOTE] if len(installs) < len(others) else []
+    if not programs:
+        installs, programs = [], installs
+    return installs, programs, notes
 
 
 async def _candidates(blocks: Sequence[CodeBlock], caller: Any) -> list[CodeBlock]:

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     946c8e0b275b0d045e902ee1c4f4db7b8129bd1d8a73cc093b08cc5167e6aafa
+#     753b4341625de378d23f12dad41e80159fc5e97c0de4741835cf348245463a2c
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -51,12 +51,15 @@ license: Apache-2.0
 #     sandbox_core/engines/runsc_program.py   gVisor's program on this machine: where it is, and what it may do here.
 #     sandbox_core/engines/runsc.py           The embedded engine: gVisor's program on an OCI bundle, without any daemon.
 #     sandbox_core/engines/choice.py          Which engine starts the sandboxes: the one place that knows them by name.
-#     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
-#     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
 #     sandbox_core/language.py                What is known of one language: how it is recognised, written to a file, compiled and run.
 #     sandbox_core/languages_interpreted.py   The languages that need no compiler: one record each, see Language.
 #     sandbox_core/languages_compiled.py      The languages that are compiled before they run: one record each, see Language.
 #     sandbox_core/languages.py               The languages that a sandbox can run, and how they are found by name.
+#     sandbox_core/requirements.py            Which packages a run asks for: named by its caller, or found before its code.
+#     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
+#     sandbox_core/installer.py               Installs Python packages for a run: in a sandbox of its own, which has the index and nothing else on its network.
+#     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
+#     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
 #     sandbox_core/displays.py                What a run showed, on the host's side: figures, images and rich values, bounded.
 #     sandbox_core/protocol.py                The host's side of the frames between host and guest.
@@ -64,12 +67,13 @@ license: Apache-2.0
 #     sandbox_core/boot.py                    From nothing to a guest that waits for its job: what cold runs and the pool both do first.
 #     sandbox_core/pool.py                    Sandboxes started before they are needed.
 #     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
-#     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
 #     sandbox_core/inventory.py               What an image has: its languages with their versions, and Python's packages.
 #     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
 #     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
 #     sandbox_core/doctor.py                  Looks at a host and proves by running things that sandboxes work on it.
+#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
+#     sandbox_core/installing_runner.py       A local runner that installs what a run asks for, before its first step and beside its time.
 #     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
@@ -85,8 +89,8 @@ license: Apache-2.0
 #     owui_plugin/chat_files.py               Which files belong to a chat up to a message, and under which names.
 #     sandbox_core/terminal.py                Runs and findings on a terminal: what both command lines print, and their exit codes.
 #     owui_plugin/command_line.py             A pasted plugin file as a command: run a program with it, or prove that it works here.
+#     owui_plugin/image_inventory.py          What the sandboxes' image has, remembered by the image's digest.
 #     owui_plugin/progress.py                 What a person sees of a run while it lasts: the grey line above the answer.
-#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
 #     sandbox_core/visible.py                 Text from a program with what hides or turns other text made visible.
 #     owui_plugin/render.py                   A run's result as Markdown for people, and how it is found again in a message.
 #     owui_plugin/interrupted.py              Runs that a restart of Open WebUI cut off: their messages are told so, and end.
@@ -95,6 +99,7 @@ license: Apache-2.0
 #     owui_plugin/file_rendering.py           What a run made and showed as Markdown: pictures, players, links, the start of small texts.
 #     owui_plugin/run_files.py                The files of one run, from the chat into the work folder and from there into the store.
 #     sandbox_core/call_input.py              What models put around the code that they pass to a tool, taken off again.
+#     sandbox_core/listing.py                 What an image has, as text for a model: short, filtered, and within a budget.
 #     sandbox_core/render_model.py            A run's result as short labelled text for a model, never longer than its budget.
 #     owui_plugin/tool.py                     The run_code tool: what a model calls to have its code run, and what it is told.
 
@@ -117,6 +122,7 @@ import random
 import re
 import secrets
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -128,6 +134,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+import tomllib
 import unicodedata
 import uuid
 import zipfile
@@ -558,6 +565,7 @@ class InputFile:
 class RunRequest:
     """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
 
+    ``packages`` are names of Python packages to install before the first step.
     ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
     the sandbox, and its labels do not name them.
     """
@@ -569,6 +577,7 @@ class RunRequest:
     run_id: str = field(default_factory=new_run_id)
     user: str = ""
     chat: str = ""
+    packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -584,6 +593,7 @@ class RunRequest:
             "run_id": self.run_id,
             "user": self.user,
             "chat": self.chat,
+            "packages": self.packages,
         }
 
     @classmethod
@@ -597,6 +607,7 @@ class RunRequest:
             run_id=plain["run_id"],
             user=plain["user"],
             chat=plain["chat"],
+            packages=tuple(plain["packages"]),
         )
 
 
@@ -2398,6 +2409,50 @@ class CommonValves(BaseModel):
         ),
         json_schema_extra={"allowed": "name=/path entries, with commas between them"},
     )
+    network: Literal["none", "packages"] = Field(
+        default="none",
+        description=(
+            "What runs may reach. none: nothing. packages: before a program starts, Python "
+            "packages are installed from an index, in a sandbox of their own; the program "
+            "itself reaches nothing. Not with the backend `runsc`. With codebox, both sides "
+            "must allow it."
+        ),
+    )
+    packages_index: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of that index as the sandbox sees it: a number and no name, such "
+        "as `http://10.231.64.2:5000/index/`.",
+    )
+    packages_network: str = Field(
+        default="run-code-packages",
+        min_length=1,
+        description="Name of the internal network in the container engine that it is on.",
+    )
+    packages_runtime: str = Field(
+        default="runsc-net",
+        min_length=1,
+        description="Name of a gVisor runtime with a network stack of its own.",
+    )
+    packages_mb: int = Field(
+        default=256,
+        ge=1,
+        le=16384,
+        description="Most that installed packages may hold.",
+    )
+    packages_seconds: float = Field(
+        default=60, ge=1, le=3600, description="Most that an installation may take."
+    )
+    packages_allowed: str = Field(
+        default="",
+        description="Packages that may be asked for, with commas. Empty: any.",
+        json_schema_extra={"allowed": "names, with commas between them"},
+    )
+    packages_denied: str = Field(
+        default="",
+        description="Packages that are never installed, not even because others need them.",
+        json_schema_extra={"allowed": "names, with commas between them"},
+    )
     timeout_seconds: float = _limit_valve("seconds")
     memory_mb: int = _limit_valve("memory_mib")
     cpus: float = _limit_valve("cpus")
@@ -2664,6 +2719,8 @@ class SandboxSpec:
     """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
     command line can be read from outside, and the command line from inside.
 
+    ``network`` is the engine's name of an internal network, or empty: no network at all.
+    ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
     ``preload`` names the modules that its Python launcher imports before the job; none
     means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
     """
@@ -2677,6 +2734,8 @@ class SandboxSpec:
     argv: tuple[str, ...]
     preload: tuple[str, ...] = ()
     data_folders: tuple[DataFolder, ...] = ()
+    network: str = ""
+    packages_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -3436,6 +3495,7 @@ reason.
 
 WORK_FOLDER = "/mnt/data"
 HOME_FOLDER = "/tmp/home"
+PACKAGES_FOLDER = "/packages"
 TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
 GUEST_UID = 1000
 CPU_PERIOD_US = 100_000
@@ -3450,14 +3510,16 @@ _CAPABILITIES = ("SETUID", "SETGID", "KILL")
 _GUEST_FILES = 256
 
 
-def container_memory_bytes(limits: Limits, warm: bool = False) -> int:
+def container_memory_bytes(
+    limits: Limits, warm: bool = False, packages_mib: int = 0
+) -> int:
     """The container's memory limit: the second wall behind the guest's own watch.
 
     gVisor keeps tmpfs files in the sandbox's memory, so their sizes are added: filling the
     work folder must not take memory from the program. The reserve is what the guest's watch
     needs to act before the kernel does.
     """
-    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB
+    mib = limits.memory_mib + limits.tmpfs_mib + RESERVE_MIB + _GUEST_MIB + packages_mib
     if warm:
         mib += WARM_MIB
     return mib * MIB
@@ -3492,9 +3554,12 @@ def container_config(
     labels: dict[str, str],
     warm: bool = False,
     data_folders: tuple[DataFolder, ...] = (),
+    network: str = "",
+    packages_mib: int = 0,
 ) -> dict[str, Any]:
-    """The whole configuration of one sandbox container; ``warm``: with preloaded modules."""
-    memory = container_memory_bytes(limits, warm)
+    """The whole configuration of one sandbox container; ``warm``: with preloaded modules.
+    ``network`` and ``packages_mib`` are as in SandboxSpec."""
+    memory = container_memory_bytes(limits, warm, packages_mib)
     return {
         "Image": image,
         # The image's own entry point is not ours to trust: the guest is the first process.
@@ -3514,13 +3579,14 @@ def container_config(
         "AttachStdout": True,
         "AttachStderr": True,
         "Tty": False,
-        "NetworkDisabled": True,
+        "NetworkDisabled": not network,
         # An image's health check would start processes in the sandbox.
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             # gVisor: system calls of the program never reach the host's kernel.
             "Runtime": runtime,
-            "NetworkMode": "none",
+            # Only what installs packages has one: an internal network with the index on it.
+            "NetworkMode": network or "none",
             # The container is gone when the guest ends, even if nobody is left to remove it.
             "AutoRemove": True,
             "RestartPolicy": {"Name": "no"},
@@ -3529,7 +3595,7 @@ def container_config(
             "CapAdd": list(_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],
             "IpcMode": "private",
-            "Tmpfs": _tmpfs_options(limits),
+            "Tmpfs": _tmpfs_options(limits, packages_mib),
             "Mounts": [_data_mount(folder) for folder in data_folders],
             # Equal, so that there is no swap.
             "Memory": memory,
@@ -3559,6 +3625,7 @@ def bundle_config(
     limits: Limits,
     cgroup: str = "",
     data_folders: tuple[DataFolder, ...] = (),
+    packages_mib: int = 0,
 ) -> dict[str, Any]:
     """The same sandbox as an OCI bundle's config.json (OCI runtime specification 1.0,
     "config.md"), for a runsc without Docker. ``root`` is the folder of the image's files and
@@ -3600,7 +3667,7 @@ def bundle_config(
                     "source": "tmpfs",
                     "options": options.split(","),
                 }
-                for folder, options in _tmpfs_options(limits).items()
+                for folder, options in _tmpfs_options(limits, packages_mib).items()
             ),
             *(
                 {
@@ -3641,13 +3708,21 @@ def runsc_flags(platform: str, rootless: bool, cgroup: bool) -> tuple[str, ...]:
     )
 
 
-def _tmpfs_options(limits: Limits) -> dict[str, str]:
+def _tmpfs_options(limits: Limits, packages_mib: int) -> dict[str, str]:
     """The only writable folders; their sizes are the disk quota. Docker's default is noexec,
     which would refuse to run a compiled program."""
-    sizes = (limits.work_mib, limits.tmp_mib, limits.shm_mib)
+    sizes = dict(
+        zip(
+            TMPFS_FOLDERS,
+            (limits.work_mib, limits.tmp_mib, limits.shm_mib),
+            strict=True,
+        )
+    )
+    if packages_mib:
+        sizes[PACKAGES_FOLDER] = packages_mib
     return {
         folder: f"rw,exec,nosuid,nodev,mode=1777,size={size}m"
-        for folder, size in zip(TMPFS_FOLDERS, sizes, strict=True)
+        for folder, size in sizes.items()
     }
 
 
@@ -3746,6 +3821,8 @@ class DockerEngine:
             labels,
             warm=bool(spec.preload),
             data_folders=spec.data_folders,
+            network=spec.network,
+            packages_mib=spec.packages_mib,
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])
@@ -4953,6 +5030,7 @@ class RunscEngine:
                 spec.limits,
                 wall.cgroup,
                 spec.data_folders,
+                spec.packages_mib,
             )
             try:
                 (folder / "config.json").write_text(json.dumps(config))
@@ -4968,7 +5046,7 @@ class RunscEngine:
 
     def _wall(self, folder: Path, spec: SandboxSpec) -> Wall:
         limits = HostLimits(
-            container_memory_bytes(spec.limits, bool(spec.preload)),
+            container_memory_bytes(spec.limits, bool(spec.preload), spec.packages_mib),
             host_threads(spec.limits),
             container_cpus(spec.limits),
         )
@@ -5109,6 +5187,1288 @@ def usual_engine_name(
 
 # ===== end sandbox_core/engines/choice.py =====
 
+# ===== begin sandbox_core/language.py =====
+
+"""What is known of one language: how it is recognised, written to a file, compiled and run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """A program and exactly what it must print to stdout."""
+
+    code: str
+    expected_stdout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How programs in which ``pattern`` is found differ; what is empty does not."""
+
+    pattern: str
+    file_name: str = ""
+    compile_argv: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the sandbox starts for one program. ``compile_argv`` is empty where nothing is
+    compiled; ``needs`` is the program without which none of it works."""
+
+    compile_argv: tuple[str, ...]
+    argv: tuple[str, ...]
+    needs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How one language is recognised, written to a file, compiled and run.
+
+    In ``argv`` and ``compile_argv``, ``{source}`` is the path of the program's file, ``{build}``
+    that of a folder for what a compiler makes, and ``{entry}`` the class to start, by
+    ``entry_patterns`` (group 1 of the first that is found) and ``package_pattern``.
+    ``version_argv`` tells the version, and its first word is what an image must have;
+    ``image`` names the smallest of our images that has it, where the version begins with
+    ``version``.
+    ``joins``: consecutive blocks are joined into one program, as a reader expects of an
+    interpreted language; a block in which ``alone_pattern`` is found is joined to nothing
+    before it. ``interpreters`` are the program names that may stand in a ``#!`` line.
+    ``transcripts`` are the fence words whose blocks hold prompts and output; ``prompts`` finds
+    a prompted line there (group 1 is the command) and ``continuation`` its following lines
+    (group 1 likewise); ``here_documents``: a command may go on until the word that it names
+    after ``<<``. ``line_reference`` finds the program's own line numbers (group 1) in its
+    error output and in the compiler's. ``file_pattern``: group 1 of it names the file.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...]
+    file_name: str
+    argv: tuple[str, ...]
+    version_argv: tuple[str, ...]
+    self_test: SelfTest
+    image: str
+    version: str
+    compile_argv: tuple[str, ...] = ()
+    joins: bool = True
+    alone_pattern: str = ""
+    launched: bool = False
+    interpreters: tuple[str, ...] = ()
+    transcripts: tuple[str, ...] = ()
+    prompts: str = ""
+    continuation: str = ""
+    here_documents: bool = False
+    line_reference: str = ""
+    file_pattern: str = ""
+    entry_patterns: tuple[str, ...] = ()
+    package_pattern: str = ""
+    variant: Variant | None = None
+
+    def file_for(self, code: str) -> str:
+        """Name of the file that holds this code, relative to the work folder."""
+        variant = self._variant_of(code)
+        if variant and variant.file_name:
+            return variant.file_name
+        named = _first_group((self.file_pattern,), code)
+        return (
+            named + self.file_name[self.file_name.rindex(".") :]
+            if named
+            else self.file_name
+        )
+
+    def command_for(self, code: str, source: str, build: str) -> Command:
+        """The command for this code in the file ``source``, both paths in the sandbox."""
+        variant = self._variant_of(code)
+        argv, compile_argv = self.argv, self.compile_argv
+        if variant:
+            argv = variant.argv or argv
+            compile_argv = variant.compile_argv or compile_argv
+        entry = self._entry_of(code)
+
+        def filled(parts: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(
+                part.replace("{source}", source)
+                .replace("{build}", build)
+                .replace("{entry}", entry)
+                for part in parts
+            )
+
+        return Command(filled(compile_argv), filled(argv), self.version_argv[0])
+
+    def _entry_of(self, code: str) -> str:
+        package = _first_group((self.package_pattern,), code)
+        entry = _first_group(self.entry_patterns, code)
+        return ".".join(filter(None, (package, entry)))
+
+    def _variant_of(self, code: str) -> Variant | None:
+        found = self.variant and re.search(self.variant.pattern, code, re.MULTILINE)
+        return self.variant if found else None
+
+
+def _first_group(patterns: tuple[str, ...], code: str) -> str:
+    """Group 1 of the first pattern that is found; empty when none is."""
+    for pattern in patterns:
+        found = re.search(pattern, code, re.MULTILINE) if pattern else None
+        if found:
+            return str(found[1])
+    return ""
+
+
+# ===== end sandbox_core/language.py =====
+
+# ===== begin sandbox_core/languages_interpreted.py =====
+
+"""The languages that need no compiler: one record each, see Language."""
+
+# Our images, each with all that is in the one before it.
+DATA_IMAGE = "run-code-python"
+FULL_IMAGE = "run-code-full"
+
+# At the left margin only: `await` inside a function says nothing about the file.
+_AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
+
+# Programs over C's own output hold it back when it goes into a pipe.
+_BY_LINE = ("stdbuf", "-oL")
+_ESBUILD = (
+    "esbuild",
+    "{source}",
+    "--bundle",
+    "--platform=node",
+    "--packages=external",
+    "--sourcemap=inline",
+    "--log-level=warning",
+    "--color=false",
+)
+
+PYTHON = Language(
+    name="python",
+    title="Python",
+    aliases=("py", "python3", "py3", "ipython", "ipython3"),
+    file_name="main.py",
+    argv=("python3", "{source}"),
+    version_argv=("python3", "--version"),
+    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
+    image=DATA_IMAGE,
+    version="3.11",
+    # A file of its own (`__future__` imports must come first in it), or an excerpt that
+    # would become part of whatever is before it.
+    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
+    launched=True,
+    interpreters=("python", "python3"),
+    transcripts=("pycon", "python-console", "python-repl", "doctest"),
+    prompts=r"^>>>(?: (.*))?$",
+    continuation=r"^\.\.\.(?: (.*))?$",
+    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
+)
+
+# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
+# prompt counts where a user, a folder or a shell name stands before it.
+_SHELL_PROMPT = (
+    r"^(?:\([\w.-]+\) ?)?"
+    r"(?:\$"
+    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
+    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
+    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
+    r"|(?:ba|z)?sh-[\d.]+[$#])"
+    r"(?: (.*))?$"
+)
+
+BASH = Language(
+    name="bash",
+    title="Bash",
+    aliases=("sh", "shell", "zsh", "dash", "ksh"),
+    file_name="main.sh",
+    argv=("bash", "{source}"),
+    version_argv=("bash", "--version"),
+    self_test=SelfTest(
+        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
+    ),
+    image=DATA_IMAGE,
+    version="5.2",
+    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
+    transcripts=(
+        "console",
+        "shell-session",
+        "shellsession",
+        "sh-session",
+        "bash-session",
+        "terminal",
+    ),
+    prompts=_SHELL_PROMPT,
+    continuation=r"^>(?: (.*))?$",
+    here_documents=True,
+    line_reference=r"main\.sh: line (\d+)",
+)
+
+JAVASCRIPT = Language(
+    name="javascript",
+    title="JavaScript (node)",
+    aliases=("js", "node", "nodejs", "mjs", "cjs"),
+    file_name="main.js",
+    argv=("node", "{source}"),
+    version_argv=("node", "--version"),
+    self_test=SelfTest(
+        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
+    ),
+    image=DATA_IMAGE,
+    version="18",
+    interpreters=("node", "nodejs"),
+    line_reference=r"main\.m?js:(\d+)",
+    variant=Variant(
+        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w)|" + _AWAIT,
+        file_name="main.mjs",
+    ),
+)
+
+TYPESCRIPT = Language(
+    name="typescript",
+    title="TypeScript (node)",
+    aliases=("ts", "mts", "cts"),
+    file_name="main.ts",
+    # Bundled, so that a program may import other files of its folder. Types are not checked.
+    compile_argv=(*_ESBUILD, "--format=cjs", "--outfile={build}/main.cjs"),
+    argv=("node", "--enable-source-maps", "{build}/main.cjs"),
+    version_argv=("esbuild", "--version"),
+    self_test=SelfTest(
+        "const squares: number[] = [1, 2, 3].map((x: number) => x * x);\n"
+        "console.log(squares.join(' '));\n",
+        "1 4 9\n",
+    ),
+    image=FULL_IMAGE,
+    version="0.17",
+    line_reference=r"main\.m?ts:(\d+)",
+    variant=Variant(
+        _AWAIT + r"|\bimport\.meta\b",
+        file_name="main.mts",
+        compile_argv=(*_ESBUILD, "--format=esm", "--outfile={build}/main.mjs"),
+        argv=("node", "--enable-source-maps", "{build}/main.mjs"),
+    ),
+)
+
+RUBY = Language(
+    name="ruby",
+    title="Ruby",
+    aliases=("rb", "irb"),
+    file_name="main.rb",
+    # Output must not wait in Ruby's own buffer, and there is no switch for that.
+    argv=("ruby", "-e", "$stdout.sync = true; load($0 = ARGV.shift)", "{source}"),
+    version_argv=("ruby", "--version"),
+    self_test=SelfTest("puts (1..4).map { |x| x * x }.sum\n", "30\n"),
+    image=FULL_IMAGE,
+    version="3.1",
+    interpreters=("ruby",),
+    line_reference=r"main\.rb:(\d+)",
+)
+
+PHP = Language(
+    name="php",
+    title="PHP",
+    aliases=(),
+    file_name="main.php",
+    argv=("php", "{source}"),
+    version_argv=("php", "--version"),
+    self_test=SelfTest("<?php\necho array_sum([1, 2, 3]), PHP_EOL;\n", "6\n"),
+    image=FULL_IMAGE,
+    version="8.2",
+    # Each block has its own opening tag.
+    joins=False,
+    interpreters=("php",),
+    line_reference=r"main\.php(?::| on line )(\d+)",
+    # Without any tag it is meant as code all the same, and not as text to print.
+    variant=Variant(
+        r"\A(?![\s\S]*<\?)",
+        argv=("php", "-r", "eval(file_get_contents($argv[1]));", "{source}"),
+    ),
+)
+
+PERL = Language(
+    name="perl",
+    title="Perl",
+    aliases=("pl",),
+    file_name="main.pl",
+    argv=("perl", "-Mvars;$|=1", "{source}"),
+    version_argv=("perl", "--version"),
+    self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
+    image=DATA_IMAGE,
+    version="5.36",
+    interpreters=("perl",),
+    line_reference=r"main\.pl line (\d+)",
+)
+
+LUA = Language(
+    name="lua",
+    title="Lua",
+    aliases=("luajit",),
+    file_name="main.lua",
+    argv=(*_BY_LINE, "lua", "{source}"),
+    version_argv=("lua", "-v"),
+    self_test=SelfTest("print(6 * 7)\n", "42\n"),
+    image=FULL_IMAGE,
+    version="5.4",
+    interpreters=("lua", "luajit"),
+    line_reference=r"main\.lua:(\d+)",
+)
+
+R_LANGUAGE = Language(
+    name="r",
+    title="R_LANGUAGE",
+    aliases=("rscript", "rlang"),
+    file_name="main.R",
+    argv=("Rscript", "--vanilla", "{source}"),
+    version_argv=("Rscript", "--version"),
+    self_test=SelfTest('cat(mean(c(1, 2, 6)), "\\n", sep = "")\n', "3\n"),
+    image=FULL_IMAGE,
+    version="4.2",
+    interpreters=("rscript",),
+    line_reference=r"main\.R:(\d+)",
+)
+
+SQL = Language(
+    name="sql",
+    title="SQL (SQLite)",
+    aliases=("sqlite", "sqlite3"),
+    file_name="main.sql",
+    argv=(
+        *_BY_LINE,
+        "sqlite3",
+        "-batch",
+        "-bail",
+        "-box",
+        ":memory:",
+        ".read {source}",
+    ),
+    version_argv=("sqlite3", "--version"),
+    self_test=SelfTest(
+        "CREATE TABLE t (n INT);\nINSERT INTO t VALUES (1), (2);\n"
+        "SELECT sum(n) AS total FROM t;\n",
+        "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
+    ),
+    image=DATA_IMAGE,
+    version="3.40",
+    line_reference=r"near line (\d+)",
+)
+
+# ===== end sandbox_core/languages_interpreted.py =====
+
+# ===== begin sandbox_core/languages_compiled.py =====
+
+"""The languages that are compiled before they run: one record each, see Language.
+
+Compilers optimise little: a program of a chat runs once, and most of the time is theirs.
+"""
+
+_BY_LINE_OF_C = ("stdbuf", "-oL")
+# One thread for garbage and one compiler: a JVM starts in half the time, and fits.
+_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+_JAVA_TYPE = r"(?:(?:public|final|abstract|sealed|strictfp)\s+)*(?:class|interface|enum|record)\s+"
+
+C_LANGUAGE = Language(
+    name="c",
+    title="C",
+    aliases=("gcc",),
+    file_name="main.c",
+    compile_argv=("gcc", "-O1", "-pthread", "-o", "{build}/main", "{source}", "-lm"),
+    argv=(*_BY_LINE_OF_C, "{build}/main"),
+    version_argv=("gcc", "--version"),
+    self_test=SelfTest(
+        "#include <stdio.h>\n#include <math.h>\n"
+        'int main(void) { printf("%.1f\\n", sqrt(20.25)); return 0; }\n',
+        "4.5\n",
+    ),
+    image=FULL_IMAGE,
+    version="12.2",
+    joins=False,
+    line_reference=r"main\.c:(\d+)",
+)
+
+CPP = Language(
+    name="cpp",
+    title="C++",
+    aliases=("c++", "cxx", "cc", "hpp", "g++"),
+    file_name="main.cpp",
+    compile_argv=(
+        "g++",
+        "-std=gnu++20",
+        "-O1",
+        "-pthread",
+        "-o",
+        "{build}/main",
+        "{source}",
+    ),
+    argv=(*_BY_LINE_OF_C, "{build}/main"),
+    version_argv=("g++", "--version"),
+    self_test=SelfTest(
+        "#include <iostream>\n#include <numeric>\n#include <vector>\n"
+        "int main() {\n  std::vector<int> v{1, 2, 3};\n"
+        "  std::cout << std::accumulate(v.begin(), v.end(), 0) << std::endl;\n}\n",
+        "6\n",
+    ),
+    image=FULL_IMAGE,
+    version="12.2",
+    joins=False,
+    line_reference=r"main\.cpp:(\d+)",
+)
+
+GO = Language(
+    name="go",
+    title="Go",
+    aliases=("golang",),
+    file_name="main.go",
+    compile_argv=("go", "build", "-o", "{build}/main", "{source}"),
+    argv=("{build}/main",),
+    version_argv=("go", "version"),
+    self_test=SelfTest(
+        'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println(1 << 10)\n}\n',
+        "1024\n",
+    ),
+    image=FULL_IMAGE,
+    version="1.19",
+    joins=False,
+    line_reference=r"main\.go:(\d+)",
+)
+
+RUST = Language(
+    name="rust",
+    title="Rust",
+    aliases=("rs",),
+    file_name="main.rs",
+    compile_argv=(
+        "rustc",
+        "--edition=2021",
+        "-Copt-level=1",
+        "-o",
+        "{build}/main",
+        "{source}",
+    ),
+    argv=("{build}/main",),
+    version_argv=("rustc", "--version"),
+    self_test=SelfTest(
+        'fn main() {\n    let n: u32 = (1..=4).product();\n    println!("{}", n);\n}\n',
+        "24\n",
+    ),
+    image=FULL_IMAGE,
+    version="1.63",
+    joins=False,
+    line_reference=r"main\.rs:(\d+)",
+)
+
+JAVA = Language(
+    name="java",
+    title="Java",
+    aliases=("jdk",),
+    file_name="main.java",
+    compile_argv=(
+        "javac",
+        *(f"-J{option}" for option in _SMALL_JVM),
+        "-encoding",
+        "UTF-8",
+        "-d",
+        "{build}",
+        "{source}",
+    ),
+    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-cp", "{build}", "{entry}"),
+    version_argv=("javac", "--version"),
+    self_test=SelfTest(
+        "record Pair(int a, int b) {}\n\npublic class Sum {\n"
+        "    public static void main(String[] args) {\n"
+        "        var pair = new Pair(40, 2);\n"
+        "        System.out.println(pair.a() + pair.b());\n    }\n}\n",
+        "42\n",
+    ),
+    image=FULL_IMAGE,
+    version="17",
+    joins=False,
+    line_reference=r"\w+\.java:(\d+)",
+    # The compiler wants a public class in a file of its name.
+    file_pattern=r"^public\s+" + _JAVA_TYPE + r"(\w+)",
+    # The type with the main method; else the first.
+    entry_patterns=(
+        rf"^{_JAVA_TYPE}(\w+)(?:(?!^{_JAVA_TYPE})[\s\S])*?\bstatic\s+(?:final\s+)?void\s+main\b",
+        rf"^{_JAVA_TYPE}(\w+)",
+    ),
+    package_pattern=r"^\s*package\s+([\w.]+)\s*;",
+)
+
+KOTLIN = Language(
+    name="kotlin",
+    title="Kotlin",
+    aliases=("kt", "kts"),
+    file_name="main.kt",
+    compile_argv=(
+        "kotlinc",
+        *(f"-J{option}" for option in _SMALL_JVM),
+        "-nowarn",
+        "-include-runtime",
+        "-d",
+        "{build}/main.jar",
+        "{source}",
+    ),
+    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-jar", "{build}/main.jar"),
+    version_argv=("kotlinc", "-version"),
+    self_test=SelfTest(
+        "fun main() {\n    println((1..3).map { it * it })\n}\n", "[1, 4, 9]\n"
+    ),
+    image=FULL_IMAGE,
+    version="1.3",
+    joins=False,
+    line_reference=r"main\.kt:(\d+)",
+)
+
+# ===== end sandbox_core/languages_compiled.py =====
+
+# ===== begin sandbox_core/languages.py =====
+
+"""The languages that a sandbox can run, and how they are found by name.
+
+The same records feed the block parser, the tool's enum, the doctor, the docs and the tests.
+"""
+
+LANGUAGES = (
+    PYTHON,
+    BASH,
+    JAVASCRIPT,
+    TYPESCRIPT,
+    C_LANGUAGE,
+    CPP,
+    GO,
+    RUST,
+    JAVA,
+    KOTLIN,
+    RUBY,
+    PHP,
+    PERL,
+    LUA,
+    R_LANGUAGE,
+    SQL,
+)
+
+_BY_WORD = {
+    word: language
+    for language in LANGUAGES
+    for word in (language.name, *language.aliases)
+}
+_BY_TRANSCRIPT = {
+    word: language for language in LANGUAGES for word in language.transcripts
+}
+_BY_INTERPRETER = {
+    word: language for language in LANGUAGES for word in language.interpreters
+}
+_VERSIONED = re.compile(r"([a-z+]+)\d+(?:\.\d+)*")
+_INTERPRETER_LINE = re.compile(
+    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
+)
+
+
+def find_language(word: str) -> Language | None:
+    """The language that a fence word or alias means, case-blind; None when there is none.
+
+    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
+    """
+    return _find_word(_BY_WORD, word)
+
+
+def find_transcript(word: str) -> Language | None:
+    """The language whose prompts a fence word announces (``console``), case-blind."""
+    return _BY_TRANSCRIPT.get(word.strip().lower())
+
+
+def find_interpreter(code: str) -> Language | None:
+    """The language of the ``#!`` line that the code begins with; None when there is none
+    or its interpreter is not known here."""
+    line = _INTERPRETER_LINE.match(code)
+    return _find_word(_BY_INTERPRETER, line[1]) if line else None
+
+
+def language_named(word: str) -> Language:
+    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
+    language = find_language(word)
+    if language is None:
+        names = ", ".join(entry.name for entry in LANGUAGES)
+        raise InvalidRequest(
+            f"There is no language “{word[:40]}” here. Use one of: {names}."
+        )
+    return language
+
+
+def _find_word(table: dict[str, Language], word: str) -> Language | None:
+    lowered = word.strip().lower()
+    if lowered in table:
+        return table[lowered]
+    versioned = _VERSIONED.fullmatch(lowered)
+    return table.get(versioned[1]) if versioned else None
+
+
+# ===== end sandbox_core/languages.py =====
+
+# ===== begin sandbox_core/requirements.py =====
+
+"""Which packages a run asks for: named by its caller, or found before its code.
+
+Found are ``pip install`` lines at the beginning of a program (in Python with a ``!`` or ``%``, as
+in notebooks), and a script's own metadata (PyPA specification "Inline script metadata").
+"""
+
+_MOST_REQUIREMENTS = 20
+_LONGEST_REQUIREMENT = 200
+_REQUIREMENT = re.compile(
+    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+    r"\s*(\[[A-Za-z0-9._,\s-]*\])?"
+    r"\s*((?:(?:===|~=|==|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*,?\s*)*)"
+)
+_PIP_LINE = re.compile(
+    r"[ \t]*(?P<sign>[!%]?)[ \t]*(?:python[\d.]*[ \t]+-m[ \t]+)?(?:uv[ \t]+)?pip[\d.]*"
+    r"[ \t]+install[ \t]+(?P<words>(?:[^;&|<>$`\\'\"]|'[^'$`]*'|\"[^\"$`]*\")+)"
+)
+# What people add to the command and what changes nothing here.
+_HARMLESS_OPTIONS = {
+    "-q",
+    "-qq",
+    "--quiet",
+    "-U",
+    "--upgrade",
+    "--user",
+    "--system",
+    "--no-cache-dir",
+    "--break-system-packages",
+    "--disable-pip-version-check",
+}
+_METADATA = re.compile(
+    r"^# /// script[ \t]*\n(?P<content>(?:^#(?:| [^\n]*)\n)+?)^# ///[ \t]*$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A package by its name in normal form, and as pip is asked for it."""
+
+    name: str
+    text: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any version will do."""
+        return self.text == self.name
+
+
+def normal_name(name: str) -> str:
+    """The name as the index compares it (PyPA specification "Names and normalization")."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def package_names(text: str) -> frozenset[str]:
+    """Names in a setting, with commas or blanks between them, in normal form."""
+    return frozenset(normal_name(name) for name in re.split(r"[\s,]+", text) if name)
+
+
+def read_requirement(text: str) -> Requirement:
+    """A package from what a caller or a program wrote. Raises InvalidRequest for anything but a
+    name with a version, such as an address, a path or an option."""
+    found = _REQUIREMENT.fullmatch(text.strip()[:_LONGEST_REQUIREMENT])
+    if not found:
+        raise InvalidRequest(
+            f"“{text.strip()[:60]}” cannot be installed: name packages of the index, such as "
+            "cowsay or cowsay==6.1."
+        )
+    name = normal_name(found[1])
+    rest = re.sub(r"\s+", "", (found[2] or "") + found[3]).rstrip(",")
+    return Requirement(name, name + rest)
+
+
+def gather_packages(request: RunRequest) -> RunRequest:
+    """The request with all packages that it asks for in ``packages``, in normal form, and the
+    lines that asked for them empty. Raises InvalidRequest."""
+    wanted = list(request.packages)
+    steps = []
+    for step in request.steps:
+        names, code = _take_pip_lines(step)
+        wanted += [*names, *_metadata_packages(step)]
+        steps.append(replace(step, code=code))
+    requirements = dict.fromkeys(read_requirement(text).text for text in wanted)
+    if len(requirements) > _MOST_REQUIREMENTS:
+        raise InvalidRequest(
+            f"A run may install {_MOST_REQUIREMENTS} packages at most, not {len(requirements)}."
+        )
+    return replace(request, steps=tuple(steps), packages=tuple(requirements))
+
+
+def asks_for_packages(step: Step) -> bool:
+    """Whether a step does nothing but install packages of Python's index."""
+    names, code = _take_pip_lines(step)
+    lines = (line.strip() for line in code.split("\n"))
+    return bool(names) and not any(line and not line.startswith("#") for line in lines)
+
+
+def _take_pip_lines(step: Step) -> tuple[list[str], str]:
+    """The packages of the lines before the program, and the code without those lines."""
+    language = language_named(step.language)
+    if language not in (PYTHON, BASH):
+        return [], step.code
+    lines = step.code.split("\n")
+    names: list[str] = []
+    for number, line in enumerate(lines):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _packages_of_line(line, needs_sign=language is PYTHON)
+        if found is None:
+            break
+        names += found
+        lines[number] = ""  # the other lines keep their numbers
+    return names, "\n".join(lines)
+
+
+def _packages_of_line(line: str, needs_sign: bool) -> list[str] | None:
+    """None for a line that does something else, or more."""
+    found = _PIP_LINE.fullmatch(line.rstrip())
+    if not found or (needs_sign and not found["sign"]):
+        return None
+    words = shlex.split(found["words"], comments=True)
+    names = [word for word in words if word not in _HARMLESS_OPTIONS]
+    if not names or any(name.startswith("-") for name in names):
+        return None
+    return names
+
+
+def _metadata_packages(step: Step) -> list[str]:
+    if language_named(step.language) is not PYTHON:
+        return []
+    found = _METADATA.search(step.code + "\n")
+    if not found:
+        return []
+    text = "\n".join(line[2:] for line in found["content"].splitlines())
+    try:
+        listed = tomllib.loads(text).get("dependencies", [])
+    except tomllib.TOMLDecodeError:
+        return []
+    return [str(entry) for entry in listed] if isinstance(listed, list) else []
+
+
+# ===== end sandbox_core/requirements.py =====
+
+# ===== begin sandbox_core/streams.py =====
+
+"""Program output as text: cleaned, redraws collapsed, head and tail kept.
+
+Pure and incremental: the runner feeds bytes as they arrive, and what comes out does not
+depend on how they were cut into chunks. Cleaned text holds no control characters but
+newline and tab, and a lone carriage return, which means: the current line starts anew.
+"""
+
+# A control string (OSC, DCS, …) is dropped only when its end is found within this many
+# characters and on the same line: a stray introducer must not swallow what follows it.
+_LONGEST_STRING = 4096
+_LONGEST_OPEN_LINE = 64 * 1024
+
+_CSI = r"\[[0-?]{0,64}+[ -/]{0,16}+"
+_STRING = rf"[PX\]^_][^\x00-\x1f\x7f]{{0,{_LONGEST_STRING}}}+"
+_OTHER = r"[ -/]{0,16}+"
+_SEQUENCE = re.compile(rf"\x1b(?:{_CSI}[@-~]?|{_STRING}(?:\x07|\x1b\\)|{_OTHER}[0-~]?)")
+_UNFINISHED = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|{_OTHER})\Z")
+_LONGEST_UNFINISHED = _LONGEST_STRING + 8
+_EIGHT_BIT = re.compile(r"[\x80-\x9f]")
+_SPECIAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
+_RETURNS = re.compile(r"\r{2,}")
+_REDRAWN = re.compile(r"^[^\n]*\r(?=[^\r\n])", re.MULTILINE)
+
+
+class TextCleaner:
+    """Turns the bytes of one stream into cleaned text, chunk by chunk.
+
+    UTF-8 with replacement; escape sequences and control characters go, whole or split over
+    chunks. A backspace is dropped and erases nothing: what it would erase may be shown
+    already. ``\\r\\n`` becomes ``\\n``; a run of lone ``\\r`` becomes one.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._unfinished = ""
+        self._returned = False
+
+    def feed(self, data: bytes) -> str:
+        """The text that is certain after these bytes; what may still change is held."""
+        text = self._decoder.decode(data)
+        if not (self._unfinished or self._returned or _SPECIAL.search(text)):
+            return text
+        text = self._unfinished + _EIGHT_BIT.sub(_as_seven_bit, text)
+        unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
+        self._unfinished = unfinished[0] if unfinished else ""
+        return self._clean(text.removesuffix(self._unfinished))
+
+    def finish(self) -> str:
+        """The text that was held. The cleaner is then as new."""
+        text = self._clean(self._unfinished + self._decoder.decode(b"", final=True))
+        if self._returned:
+            text += "\r"
+        self._decoder.reset()
+        self._unfinished, self._returned = "", False
+        return text
+
+    def _clean(self, text: str) -> str:
+        text = _CONTROLS.sub("", _SEQUENCE.sub("", text))
+        if self._returned:
+            text = "\r" + text
+        text = _RETURNS.sub("\r", text).replace("\r\n", "\n")
+        self._returned = text.endswith("\r")
+        return text.removesuffix("\r")
+
+
+def _as_seven_bit(control: re.Match[str]) -> str:
+    return "\x1b" + chr(ord(control[0]) - 0x40)
+
+
+def clean_text(text: str) -> str:
+    """One whole text, cleaned as a stream is; a lone surrogate becomes ``?``."""
+    cleaner = TextCleaner()
+    return cleaner.feed(text.encode("utf-8", "replace")) + cleaner.finish()
+
+
+class HeadTail:
+    """Keeps the first and the last ``cap_bytes`` of a text (as UTF-8), counts the rest."""
+
+    def __init__(self, cap_bytes: int) -> None:
+        self._cap = cap_bytes
+        self._head = bytearray()
+        self._head_is_full = False
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, text: str) -> None:
+        """Appends text; memory stays bounded by a few times the cap and this text."""
+        data = text.encode("utf-8", "replace")
+        if not self._head_is_full:
+            end = _border_before(data, self._cap - len(self._head))
+            self._head += data[:end]
+            self._head_is_full = end < len(data)
+            data = data[end:]
+        self._tail += data
+        if len(self._tail) > 2 * self._cap:
+            self._trim_tail()
+
+    def kept(self) -> KeptText:
+        """What was kept, cut at character borders."""
+        self._trim_tail()
+        start = _border_after(self._tail, 0)
+        return KeptText(
+            head=self._head.decode("utf-8"),
+            tail=self._tail[start:].decode("utf-8"),
+            omitted=self._dropped + start,
+        )
+
+    def _trim_tail(self) -> None:
+        excess = max(0, len(self._tail) - self._cap)
+        del self._tail[:excess]
+        self._dropped += excess
+
+
+class Transcript:
+    """Cleaned output of both streams in arrival order, with redrawn lines collapsed.
+
+    Keeps ``cap_bytes`` of head and of tail for stdout, for stderr, and for both together. A
+    carriage return drops the open line of its stream, as soon as something is written over
+    it. When the other stream writes, the open line gets its line end in the combined output
+    at once: unbuffered programs write a text and its line end apart, and the other stream
+    may come in between. An open line of more than 64 Ki characters is final.
+    """
+
+    def __init__(self, cap_bytes: int) -> None:
+        self._open = {"stdout": _OpenLine(), "stderr": _OpenLine()}
+        self._kept = {"stdout": HeadTail(cap_bytes), "stderr": HeadTail(cap_bytes)}
+        self._open_output = _OpenLine()
+        self._output = HeadTail(cap_bytes)
+        self._writer = ""
+        self._ended_for = (
+            ""  # the stream whose line end is in the combined output already
+        )
+
+    def add(self, stream: str, text: str) -> None:
+        """Appends cleaned text of ``stdout`` or ``stderr``; KeyError for another name."""
+        if not text:
+            return
+        self._kept[stream].add(self._open[stream].add(text))
+        if stream != self._writer:
+            self._end_open_line()
+            self._writer = stream
+        if stream == self._ended_for:
+            text = text.removeprefix("\n")
+            self._ended_for = ""
+        self._output.add(self._open_output.add(text))
+
+    def _end_open_line(self) -> None:
+        line = self._open_output.take()
+        if line:
+            self._output.add(line + "\n")
+            self._ended_for = self._writer
+
+    def finish(self) -> tuple[KeptText, KeptText, KeptText]:
+        """stdout, stderr, and both together; lines that were still open are shown."""
+        for stream, line in self._open.items():
+            self._kept[stream].add(line.take())
+        self._output.add(self._open_output.take())
+        return (
+            self._kept["stdout"].kept(),
+            self._kept["stderr"].kept(),
+            self._output.kept(),
+        )
+
+
+class _OpenLine:
+    """The unfinished last line of a text, which a carriage return may still drop."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._size = 0
+        self._returned = False
+
+    def add(self, text: str) -> str:
+        """Takes text in; gives what is now final."""
+        if self._returned:
+            text = "\r" + text
+        returned = text.endswith("\r")
+        if "\r" in text:
+            text = _REDRAWN.sub("", self.take() + text).replace("\r", "")
+        end = text.rfind("\n") + 1
+        final = self.take() + text[:end] if end else ""
+        self._parts.append(text[end:])
+        self._size += len(text) - end
+        if self._size > _LONGEST_OPEN_LINE:
+            final += self.take()
+        self._returned = returned
+        return final
+
+    def take(self) -> str:
+        """The open line, which is then empty."""
+        line = "".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        self._returned = False
+        return line
+
+
+def shorten(text: KeptText, budget_bytes: int) -> KeptText:
+    """The same text cut to ``budget_bytes`` of head and tail together, at line ends where
+    one is near. What is left out is added to ``omitted``; unchanged when it fits."""
+    head, tail = text.head.encode("utf-8", "replace"), text.tail.encode(
+        "utf-8", "replace"
+    )
+    size, budget = len(head) + len(tail), max(0, budget_bytes)
+    if size <= budget:
+        return text
+    if not text.omitted:
+        head = tail = head + tail
+    head = head[: _line_end_before(head, max(budget // 2, budget - len(tail)))]
+    tail = tail[_line_start_after(tail, len(tail) + len(head) - budget) :]
+    return KeptText(
+        head=head.decode("utf-8"),
+        tail=tail.decode("utf-8"),
+        omitted=text.omitted + size - len(head) - len(tail),
+    )
+
+
+def _border_before(data: bytes | bytearray, index: int) -> int:
+    if index >= len(data):
+        return len(data)
+    while index > 0 and data[index] & 0xC0 == 0x80:
+        index -= 1
+    return index
+
+
+def _border_after(data: bytes | bytearray, index: int) -> int:
+    while index < len(data) and data[index] & 0xC0 == 0x80:
+        index += 1
+    return index
+
+
+def _line_end_before(data: bytes, index: int) -> int:
+    end = _border_before(data, index)
+    newline = data.rfind(b"\n", end - end // 4, end)
+    return newline + 1 if newline >= 0 and end < len(data) else end
+
+
+def _line_start_after(data: bytes, index: int) -> int:
+    if index <= 0:
+        return 0
+    start = _border_after(data, index)
+    near = (len(data) - start) // 4
+    newline = data.find(b"\n", start - 1, start + near)
+    return newline + 1 if newline >= 0 else start
+
+
+# ===== end sandbox_core/streams.py =====
+
+# ===== begin sandbox_core/installer.py =====
+
+"""Installs Python packages for a run: in a sandbox of its own, which has the index and nothing
+else on its network. What comes out goes as one archive into the sandbox of the program, which
+has no network at all.
+
+Only wheels are taken, so that nothing of a package runs while there is a network.
+"""
+
+PACKAGES_OFF = (
+    "Packages are off here, so nothing was run: none can be installed. Use those that are "
+    "there, and leave the packages out."
+)
+_ARCHIVE = "packages.tar"
+_FRESH_SECONDS = 3600.0
+_KEPT_BYTES = 512 * MIB
+_INDEX_SECONDS = 8
+_INDEX_AWAY = 69  # EX_UNAVAILABLE
+_INSTALL_PROGRAM = """\
+import json, os, subprocess, sys, tarfile, urllib.error, urllib.request
+from importlib.metadata import distributions
+
+wanted, index, host, first = {wanted!r}, {index!r}, {host!r}, {first!r}
+
+
+def answers():
+    page = urllib.request.Request(index + first + "/", headers={{"Accept": "text/html"}})
+    try:
+        urllib.request.urlopen(page, timeout={connect}).close()
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except OSError:
+        return False
+    return True
+
+
+os.environ["PYTHONUSERBASE"] = "/tmp/packages"
+command = [sys.executable, "-m", "pip", "install", "--user", "--only-binary=:all:",
+           "--no-cache-dir", "--no-compile", "--no-input", "--no-warn-script-location",
+           "--disable-pip-version-check", "--progress-bar=off", "--retries=0",
+           "--timeout={connect}", "--index-url", index, "--trusted-host", host]
+status = subprocess.run([*command, *wanted], stdout=2).returncode
+if status:
+    sys.exit(status if answers() else {away})
+found = {{}}
+for folder, _, names in os.walk("/tmp/packages"):
+    for name in names:
+        if name == "METADATA" and folder.endswith(".dist-info"):
+            for entry in distributions(path=[os.path.dirname(folder)]):
+                found[entry.metadata["Name"]] = entry.version
+if found:
+    with tarfile.open("{archive}", "w") as archive:
+        archive.add("/tmp/packages", ".")
+print(json.dumps(found))
+"""
+_PRESENT = """\
+import importlib.metadata, json
+print(json.dumps([e.metadata["Name"] for e in importlib.metadata.distributions()]))
+"""
+
+
+class InstallFailed(SandboxError):
+    """The packages could not be installed; the message says which, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSettings:
+    """Where packages come from and what they may cost. ``index`` is the address of the index as
+    the sandbox sees it, ``network`` the engine's name of the internal network that it is on,
+    ``runtime`` a gVisor with a network stack of its own. ``size_mib`` is for the installed files.
+    ``allowed`` names what may be asked for (empty: anything), ``denied`` what never comes in.
+    """
+
+    index: str
+    network: str
+    runtime: str
+    size_mib: int = 256
+    seconds: float = 60.0
+    allowed: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What was installed, as a tar file, and its names with versions; without a content when
+    all was there already."""
+
+    content: IO[bytes] | None
+    size: int
+    names: tuple[str, ...]
+
+    def opened(self) -> IO[bytes] | None:
+        """The tar file, with a position of its own for each reader."""
+        if self.content is None:
+            return None
+        return open(f"/proc/self/fd/{self.content.fileno()}", "rb")
+
+
+class Installer:
+    """Installs, and remembers for an hour what it installed. ``run`` runs a request in a sandbox
+    on the network (True) or without one. Any thread may call it."""
+
+    def __init__(
+        self,
+        settings: InstallSettings,
+        run: Callable[[RunRequest, bool, CancelToken], RunResult],
+        image_id: Callable[[], str],
+    ) -> None:
+        self._settings = settings
+        self._run = run
+        self._image_id = image_id
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, ...], tuple[float, Archive]] = OrderedDict()
+        self._present: dict[str, frozenset[str]] = {}
+
+    def install(self, packages: Sequence[str], cancel: CancelToken) -> Archive:
+        """What these packages and all that they need are. Raises InstallFailed, InvalidRequest."""
+        wanted = [read_requirement(text) for text in packages]
+        self._check_names(wanted)
+        image = self._image_id()
+        wanted = [
+            entry
+            for entry in wanted
+            if not (entry.is_plain and entry.name in self._in_image(image, cancel))
+        ]
+        if not wanted:
+            return Archive(None, 0, ())
+        texts = sorted(entry.text for entry in wanted)
+        key = (image, *texts)
+        kept = self._take(key)
+        if kept is None:
+            kept = self._fetch(wanted, texts, cancel)
+            self._keep(key, kept)
+        return kept
+
+    def close(self) -> None:
+        """Forget what was installed."""
+        with self._lock:
+            for _, archive in self._kept.values():
+                if archive.content is not None:
+                    archive.content.close()
+            self._kept.clear()
+
+    def _check_names(self, wanted: Sequence[Requirement]) -> None:
+        allowed, denied = self._settings.allowed, self._settings.denied
+        for entry in wanted:
+            if entry.name in denied or (allowed and entry.name not in allowed):
+                raise InvalidRequest(
+                    f"The package {entry.name} may not be installed here. Do without, or ask "
+                    "your administrator to allow it."
+                )
+
+    def _in_image(self, image: str, cancel: CancelToken) -> frozenset[str]:
+        """Names of the packages that the image has."""
+        if image not in self._present:
+            step = Step(PYTHON.name, _PRESENT)
+            result = self._run(RunRequest((step,)), False, cancel)
+            try:
+                names = json.loads(str(result.stdout))
+                found = frozenset(normal_name(str(name)) for name in names)
+            except (ValueError, TypeError):
+                return frozenset()
+            self._present = {image: found}
+        return self._present[image]
+
+    def _fetch(
+        self, wanted: Sequence[Requirement], texts: Sequence[str], cancel: CancelToken
+    ) -> Archive:
+        settings = self._settings
+        program = _INSTALL_PROGRAM.format(
+            wanted=list(texts),
+            index=settings.index,
+            host=re.sub(r"^\w+://|[:/].*$", "", settings.index),
+            first=wanted[0].name,
+            connect=_INDEX_SECONDS,
+            away=_INDEX_AWAY,
+            archive=_ARCHIVE,
+        )
+        limits = Limits(
+            seconds=settings.seconds,
+            work_mib=settings.size_mib,
+            # pip unpacks beside the place where the files end.
+            tmp_mib=3 * settings.size_mib,
+            files=1,
+            file_mib=settings.size_mib,
+        )
+        request = RunRequest((Step(PYTHON.name, program),), limits=limits)
+        result = self._run(request, True, cancel)
+        if result.outcome is not Outcome.OK:
+            raise InstallFailed(_why(result, texts, settings))
+        versions = _told_versions(str(result.stdout))
+        for name in versions:
+            if normal_name(name) in settings.denied:
+                raise InvalidRequest(
+                    f"These packages need {name}, which may not be installed here. Do without."
+                )
+        names = tuple(f"{name} {version}" for name, version in versions.items())
+        for file in result.files:
+            return Archive(file.content, file.size, names)
+        if versions:
+            raise InstallFailed(_too_large(settings))
+        return Archive(None, 0, ())
+
+    def _take(self, key: tuple[str, ...]) -> Archive | None:
+        with self._lock:
+            since, archive = self._kept.get(key, (0.0, None))
+            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
+                return None
+            self._kept.move_to_end(key)
+            return archive
+
+    def _keep(self, key: tuple[str, ...], archive: Archive) -> None:
+        """Those used last, as many as there is room for. A file that is still read stays until
+        its reader has closed it."""
+        with self._lock:
+            self._kept[key] = (time.monotonic(), archive)
+            while sum(kept.size for _, kept in self._kept.values()) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+
+def _told_versions(untrusted_text: str) -> dict[str, str]:
+    try:
+        untrusted = json.loads(untrusted_text)
+        return {
+            clean_text(str(name)[:60]): clean_text(str(version)[:30])
+            for name, version in list(untrusted.items())[:100]
+        }
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _too_large(settings: InstallSettings) -> str:
+    return (
+        f"The packages need more than the {settings.size_mib} MB that there are for them. "
+        "Install fewer, or do without."
+    )
+
+
+def _why(result: RunResult, texts: Sequence[str], settings: InstallSettings) -> str:
+    """One sentence on why pip failed. What it printed came from the index, and is not shown."""
+    named = ", ".join(texts)
+    said = str(result.stderr)
+    if result.outcome is Outcome.CANCELLED:
+        return result.message
+    if result.outcome is Outcome.TIMEOUT:
+        return (
+            f"Installing {named} took longer than {settings.seconds:g} s. Try again, or do "
+            "without."
+        )
+    if result.outcome is Outcome.DISK_LIMIT or "No space left on device" in said:
+        return _too_large(settings)
+    if result.outcome is not Outcome.FAILED:
+        return f"{named} could not be installed. {result.message}"
+    if result.exit_code == _INDEX_AWAY:
+        return (
+            f"{named} could not be installed: the package index does not answer. Try again "
+            "later, or do without; tell your administrator if it stays."
+        )
+    missing = re.search(r"No matching distribution found for ([\w.\[\]=<>!~+-]+)", said)
+    if missing:
+        return (
+            f"The package index has nothing for {missing[1][:60]} that can be installed here: "
+            "check name and version. Only ready-made packages (wheels) for this Python are "
+            "taken."
+        )
+    if "ResolutionImpossible" in said or "conflicting dependencies" in said:
+        return f"{named} cannot be installed together: they need different versions of others."
+    return f"{named} could not be installed. Check the names, or do without."
+
+
+# ===== end sandbox_core/installer.py =====
+
 # ===== begin sandbox_core/payload.py =====
 
 """The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
@@ -5117,7 +6477,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+946c8e0b275b"
+BUILD_ID = "0.1.0+753b4341625d"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -5171,6 +6531,7 @@ def unpack(report, boot):
         prepare_home(boot)
         write_all(report, frame_of(b"r", b""))
         Unpacker().run()
+        unpack_packages(boot["packages"])
         write_all(report, frame_of(b"t", b"%d" % file_system_time()))
     except OSError as error:
         write_all(report, frame_of(b"!", str(error.strerror).encode()))
@@ -5187,6 +6548,18 @@ def prepare_home(boot):
     os.makedirs(target, exist_ok=True)
     for name in os.listdir(boot["mpl_source"]):
         os.symlink(os.path.join(boot["mpl_source"], name), os.path.join(target, name))
+
+
+def unpack_packages(archive):
+    """Unpack an archive of packages beside itself; it comes from another sandbox, and nothing
+    here can do more than the program could."""
+    if not archive or not os.path.exists(archive):
+        return
+    import tarfile
+
+    with tarfile.open(archive) as opened:
+        opened.extractall(os.path.dirname(archive))
+    os.unlink(archive)
 
 
 class Unpacker:
@@ -7292,620 +8665,6 @@ def display_program() -> str:
 
 # ===== end sandbox_core/guest_program.py =====
 
-# ===== begin sandbox_core/language.py =====
-
-"""What is known of one language: how it is recognised, written to a file, compiled and run."""
-
-
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """A program and exactly what it must print to stdout."""
-
-    code: str
-    expected_stdout: str
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """How programs in which ``pattern`` is found differ; what is empty does not."""
-
-    pattern: str
-    file_name: str = ""
-    compile_argv: tuple[str, ...] = ()
-    argv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What the sandbox starts for one program. ``compile_argv`` is empty where nothing is
-    compiled; ``needs`` is the program without which none of it works."""
-
-    compile_argv: tuple[str, ...]
-    argv: tuple[str, ...]
-    needs: str
-
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """How one language is recognised, written to a file, compiled and run.
-
-    In ``argv`` and ``compile_argv``, ``{source}`` is the path of the program's file, ``{build}``
-    that of a folder for what a compiler makes, and ``{entry}`` the class to start, by
-    ``entry_patterns`` (group 1 of the first that is found) and ``package_pattern``.
-    ``version_argv`` tells the version, and its first word is what an image must have;
-    ``image`` names the smallest of our images that has it, where the version begins with
-    ``version``.
-    ``joins``: consecutive blocks are joined into one program, as a reader expects of an
-    interpreted language; a block in which ``alone_pattern`` is found is joined to nothing
-    before it. ``interpreters`` are the program names that may stand in a ``#!`` line.
-    ``transcripts`` are the fence words whose blocks hold prompts and output; ``prompts`` finds
-    a prompted line there (group 1 is the command) and ``continuation`` its following lines
-    (group 1 likewise); ``here_documents``: a command may go on until the word that it names
-    after ``<<``. ``line_reference`` finds the program's own line numbers (group 1) in its
-    error output and in the compiler's. ``file_pattern``: group 1 of it names the file.
-    """
-
-    name: str
-    title: str
-    aliases: tuple[str, ...]
-    file_name: str
-    argv: tuple[str, ...]
-    version_argv: tuple[str, ...]
-    self_test: SelfTest
-    image: str
-    version: str
-    compile_argv: tuple[str, ...] = ()
-    joins: bool = True
-    alone_pattern: str = ""
-    launched: bool = False
-    interpreters: tuple[str, ...] = ()
-    transcripts: tuple[str, ...] = ()
-    prompts: str = ""
-    continuation: str = ""
-    here_documents: bool = False
-    line_reference: str = ""
-    file_pattern: str = ""
-    entry_patterns: tuple[str, ...] = ()
-    package_pattern: str = ""
-    variant: Variant | None = None
-
-    def file_for(self, code: str) -> str:
-        """Name of the file that holds this code, relative to the work folder."""
-        variant = self._variant_of(code)
-        if variant and variant.file_name:
-            return variant.file_name
-        named = _first_group((self.file_pattern,), code)
-        return (
-            named + self.file_name[self.file_name.rindex(".") :]
-            if named
-            else self.file_name
-        )
-
-    def command_for(self, code: str, source: str, build: str) -> Command:
-        """The command for this code in the file ``source``, both paths in the sandbox."""
-        variant = self._variant_of(code)
-        argv, compile_argv = self.argv, self.compile_argv
-        if variant:
-            argv = variant.argv or argv
-            compile_argv = variant.compile_argv or compile_argv
-        entry = self._entry_of(code)
-
-        def filled(parts: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(
-                part.replace("{source}", source)
-                .replace("{build}", build)
-                .replace("{entry}", entry)
-                for part in parts
-            )
-
-        return Command(filled(compile_argv), filled(argv), self.version_argv[0])
-
-    def _entry_of(self, code: str) -> str:
-        package = _first_group((self.package_pattern,), code)
-        entry = _first_group(self.entry_patterns, code)
-        return ".".join(filter(None, (package, entry)))
-
-    def _variant_of(self, code: str) -> Variant | None:
-        found = self.variant and re.search(self.variant.pattern, code, re.MULTILINE)
-        return self.variant if found else None
-
-
-def _first_group(patterns: tuple[str, ...], code: str) -> str:
-    """Group 1 of the first pattern that is found; empty when none is."""
-    for pattern in patterns:
-        found = re.search(pattern, code, re.MULTILINE) if pattern else None
-        if found:
-            return str(found[1])
-    return ""
-
-
-# ===== end sandbox_core/language.py =====
-
-# ===== begin sandbox_core/languages_interpreted.py =====
-
-"""The languages that need no compiler: one record each, see Language."""
-
-# Our images, each with all that is in the one before it.
-DATA_IMAGE = "run-code-python"
-FULL_IMAGE = "run-code-full"
-
-# At the left margin only: `await` inside a function says nothing about the file.
-_AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
-
-# Programs over C's own output hold it back when it goes into a pipe.
-_BY_LINE = ("stdbuf", "-oL")
-_ESBUILD = (
-    "esbuild",
-    "{source}",
-    "--bundle",
-    "--platform=node",
-    "--packages=external",
-    "--sourcemap=inline",
-    "--log-level=warning",
-    "--color=false",
-)
-
-PYTHON = Language(
-    name="python",
-    title="Python",
-    aliases=("py", "python3", "py3", "ipython", "ipython3"),
-    file_name="main.py",
-    argv=("python3", "{source}"),
-    version_argv=("python3", "--version"),
-    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
-    image=DATA_IMAGE,
-    version="3.11",
-    # A file of its own (`__future__` imports must come first in it), or an excerpt that
-    # would become part of whatever is before it.
-    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
-    launched=True,
-    interpreters=("python", "python3"),
-    transcripts=("pycon", "python-console", "python-repl", "doctest"),
-    prompts=r"^>>>(?: (.*))?$",
-    continuation=r"^\.\.\.(?: (.*))?$",
-    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
-)
-
-# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
-# prompt counts where a user, a folder or a shell name stands before it.
-_SHELL_PROMPT = (
-    r"^(?:\([\w.-]+\) ?)?"
-    r"(?:\$"
-    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
-    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
-    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
-    r"|(?:ba|z)?sh-[\d.]+[$#])"
-    r"(?: (.*))?$"
-)
-
-BASH = Language(
-    name="bash",
-    title="Bash",
-    aliases=("sh", "shell", "zsh", "dash", "ksh"),
-    file_name="main.sh",
-    argv=("bash", "{source}"),
-    version_argv=("bash", "--version"),
-    self_test=SelfTest(
-        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
-    ),
-    image=DATA_IMAGE,
-    version="5.2",
-    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
-    transcripts=(
-        "console",
-        "shell-session",
-        "shellsession",
-        "sh-session",
-        "bash-session",
-        "terminal",
-    ),
-    prompts=_SHELL_PROMPT,
-    continuation=r"^>(?: (.*))?$",
-    here_documents=True,
-    line_reference=r"main\.sh: line (\d+)",
-)
-
-JAVASCRIPT = Language(
-    name="javascript",
-    title="JavaScript (node)",
-    aliases=("js", "node", "nodejs", "mjs", "cjs"),
-    file_name="main.js",
-    argv=("node", "{source}"),
-    version_argv=("node", "--version"),
-    self_test=SelfTest(
-        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
-    ),
-    image=DATA_IMAGE,
-    version="18",
-    interpreters=("node", "nodejs"),
-    line_reference=r"main\.m?js:(\d+)",
-    variant=Variant(
-        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w)|" + _AWAIT,
-        file_name="main.mjs",
-    ),
-)
-
-TYPESCRIPT = Language(
-    name="typescript",
-    title="TypeScript (node)",
-    aliases=("ts", "mts", "cts"),
-    file_name="main.ts",
-    # Bundled, so that a program may import other files of its folder. Types are not checked.
-    compile_argv=(*_ESBUILD, "--format=cjs", "--outfile={build}/main.cjs"),
-    argv=("node", "--enable-source-maps", "{build}/main.cjs"),
-    version_argv=("esbuild", "--version"),
-    self_test=SelfTest(
-        "const squares: number[] = [1, 2, 3].map((x: number) => x * x);\n"
-        "console.log(squares.join(' '));\n",
-        "1 4 9\n",
-    ),
-    image=FULL_IMAGE,
-    version="0.17",
-    line_reference=r"main\.m?ts:(\d+)",
-    variant=Variant(
-        _AWAIT + r"|\bimport\.meta\b",
-        file_name="main.mts",
-        compile_argv=(*_ESBUILD, "--format=esm", "--outfile={build}/main.mjs"),
-        argv=("node", "--enable-source-maps", "{build}/main.mjs"),
-    ),
-)
-
-RUBY = Language(
-    name="ruby",
-    title="Ruby",
-    aliases=("rb", "irb"),
-    file_name="main.rb",
-    # Output must not wait in Ruby's own buffer, and there is no switch for that.
-    argv=("ruby", "-e", "$stdout.sync = true; load($0 = ARGV.shift)", "{source}"),
-    version_argv=("ruby", "--version"),
-    self_test=SelfTest("puts (1..4).map { |x| x * x }.sum\n", "30\n"),
-    image=FULL_IMAGE,
-    version="3.1",
-    interpreters=("ruby",),
-    line_reference=r"main\.rb:(\d+)",
-)
-
-PHP = Language(
-    name="php",
-    title="PHP",
-    aliases=(),
-    file_name="main.php",
-    argv=("php", "{source}"),
-    version_argv=("php", "--version"),
-    self_test=SelfTest("<?php\necho array_sum([1, 2, 3]), PHP_EOL;\n", "6\n"),
-    image=FULL_IMAGE,
-    version="8.2",
-    # Each block has its own opening tag.
-    joins=False,
-    interpreters=("php",),
-    line_reference=r"main\.php(?::| on line )(\d+)",
-    # Without any tag it is meant as code all the same, and not as text to print.
-    variant=Variant(
-        r"\A(?![\s\S]*<\?)",
-        argv=("php", "-r", "eval(file_get_contents($argv[1]));", "{source}"),
-    ),
-)
-
-PERL = Language(
-    name="perl",
-    title="Perl",
-    aliases=("pl",),
-    file_name="main.pl",
-    argv=("perl", "-Mvars;$|=1", "{source}"),
-    version_argv=("perl", "--version"),
-    self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
-    image=DATA_IMAGE,
-    version="5.36",
-    interpreters=("perl",),
-    line_reference=r"main\.pl line (\d+)",
-)
-
-LUA = Language(
-    name="lua",
-    title="Lua",
-    aliases=("luajit",),
-    file_name="main.lua",
-    argv=(*_BY_LINE, "lua", "{source}"),
-    version_argv=("lua", "-v"),
-    self_test=SelfTest("print(6 * 7)\n", "42\n"),
-    image=FULL_IMAGE,
-    version="5.4",
-    interpreters=("lua", "luajit"),
-    line_reference=r"main\.lua:(\d+)",
-)
-
-R_LANGUAGE = Language(
-    name="r",
-    title="R_LANGUAGE",
-    aliases=("rscript", "rlang"),
-    file_name="main.R",
-    argv=("Rscript", "--vanilla", "{source}"),
-    version_argv=("Rscript", "--version"),
-    self_test=SelfTest('cat(mean(c(1, 2, 6)), "\\n", sep = "")\n', "3\n"),
-    image=FULL_IMAGE,
-    version="4.2",
-    interpreters=("rscript",),
-    line_reference=r"main\.R:(\d+)",
-)
-
-SQL = Language(
-    name="sql",
-    title="SQL (SQLite)",
-    aliases=("sqlite", "sqlite3"),
-    file_name="main.sql",
-    argv=(
-        *_BY_LINE,
-        "sqlite3",
-        "-batch",
-        "-bail",
-        "-box",
-        ":memory:",
-        ".read {source}",
-    ),
-    version_argv=("sqlite3", "--version"),
-    self_test=SelfTest(
-        "CREATE TABLE t (n INT);\nINSERT INTO t VALUES (1), (2);\n"
-        "SELECT sum(n) AS total FROM t;\n",
-        "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
-    ),
-    image=DATA_IMAGE,
-    version="3.40",
-    line_reference=r"near line (\d+)",
-)
-
-# ===== end sandbox_core/languages_interpreted.py =====
-
-# ===== begin sandbox_core/languages_compiled.py =====
-
-"""The languages that are compiled before they run: one record each, see Language.
-
-Compilers optimise little: a program of a chat runs once, and most of the time is theirs.
-"""
-
-_BY_LINE_OF_C = ("stdbuf", "-oL")
-# One thread for garbage and one compiler: a JVM starts in half the time, and fits.
-_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-
-_JAVA_TYPE = r"(?:(?:public|final|abstract|sealed|strictfp)\s+)*(?:class|interface|enum|record)\s+"
-
-C_LANGUAGE = Language(
-    name="c",
-    title="C",
-    aliases=("gcc",),
-    file_name="main.c",
-    compile_argv=("gcc", "-O1", "-pthread", "-o", "{build}/main", "{source}", "-lm"),
-    argv=(*_BY_LINE_OF_C, "{build}/main"),
-    version_argv=("gcc", "--version"),
-    self_test=SelfTest(
-        "#include <stdio.h>\n#include <math.h>\n"
-        'int main(void) { printf("%.1f\\n", sqrt(20.25)); return 0; }\n',
-        "4.5\n",
-    ),
-    image=FULL_IMAGE,
-    version="12.2",
-    joins=False,
-    line_reference=r"main\.c:(\d+)",
-)
-
-CPP = Language(
-    name="cpp",
-    title="C++",
-    aliases=("c++", "cxx", "cc", "hpp", "g++"),
-    file_name="main.cpp",
-    compile_argv=(
-        "g++",
-        "-std=gnu++20",
-        "-O1",
-        "-pthread",
-        "-o",
-        "{build}/main",
-        "{source}",
-    ),
-    argv=(*_BY_LINE_OF_C, "{build}/main"),
-    version_argv=("g++", "--version"),
-    self_test=SelfTest(
-        "#include <iostream>\n#include <numeric>\n#include <vector>\n"
-        "int main() {\n  std::vector<int> v{1, 2, 3};\n"
-        "  std::cout << std::accumulate(v.begin(), v.end(), 0) << std::endl;\n}\n",
-        "6\n",
-    ),
-    image=FULL_IMAGE,
-    version="12.2",
-    joins=False,
-    line_reference=r"main\.cpp:(\d+)",
-)
-
-GO = Language(
-    name="go",
-    title="Go",
-    aliases=("golang",),
-    file_name="main.go",
-    compile_argv=("go", "build", "-o", "{build}/main", "{source}"),
-    argv=("{build}/main",),
-    version_argv=("go", "version"),
-    self_test=SelfTest(
-        'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println(1 << 10)\n}\n',
-        "1024\n",
-    ),
-    image=FULL_IMAGE,
-    version="1.19",
-    joins=False,
-    line_reference=r"main\.go:(\d+)",
-)
-
-RUST = Language(
-    name="rust",
-    title="Rust",
-    aliases=("rs",),
-    file_name="main.rs",
-    compile_argv=(
-        "rustc",
-        "--edition=2021",
-        "-Copt-level=1",
-        "-o",
-        "{build}/main",
-        "{source}",
-    ),
-    argv=("{build}/main",),
-    version_argv=("rustc", "--version"),
-    self_test=SelfTest(
-        'fn main() {\n    let n: u32 = (1..=4).product();\n    println!("{}", n);\n}\n',
-        "24\n",
-    ),
-    image=FULL_IMAGE,
-    version="1.63",
-    joins=False,
-    line_reference=r"main\.rs:(\d+)",
-)
-
-JAVA = Language(
-    name="java",
-    title="Java",
-    aliases=("jdk",),
-    file_name="main.java",
-    compile_argv=(
-        "javac",
-        *(f"-J{option}" for option in _SMALL_JVM),
-        "-encoding",
-        "UTF-8",
-        "-d",
-        "{build}",
-        "{source}",
-    ),
-    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-cp", "{build}", "{entry}"),
-    version_argv=("javac", "--version"),
-    self_test=SelfTest(
-        "record Pair(int a, int b) {}\n\npublic class Sum {\n"
-        "    public static void main(String[] args) {\n"
-        "        var pair = new Pair(40, 2);\n"
-        "        System.out.println(pair.a() + pair.b());\n    }\n}\n",
-        "42\n",
-    ),
-    image=FULL_IMAGE,
-    version="17",
-    joins=False,
-    line_reference=r"\w+\.java:(\d+)",
-    # The compiler wants a public class in a file of its name.
-    file_pattern=r"^public\s+" + _JAVA_TYPE + r"(\w+)",
-    # The type with the main method; else the first.
-    entry_patterns=(
-        rf"^{_JAVA_TYPE}(\w+)(?:(?!^{_JAVA_TYPE})[\s\S])*?\bstatic\s+(?:final\s+)?void\s+main\b",
-        rf"^{_JAVA_TYPE}(\w+)",
-    ),
-    package_pattern=r"^\s*package\s+([\w.]+)\s*;",
-)
-
-KOTLIN = Language(
-    name="kotlin",
-    title="Kotlin",
-    aliases=("kt", "kts"),
-    file_name="main.kt",
-    compile_argv=(
-        "kotlinc",
-        *(f"-J{option}" for option in _SMALL_JVM),
-        "-nowarn",
-        "-include-runtime",
-        "-d",
-        "{build}/main.jar",
-        "{source}",
-    ),
-    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-jar", "{build}/main.jar"),
-    version_argv=("kotlinc", "-version"),
-    self_test=SelfTest(
-        "fun main() {\n    println((1..3).map { it * it })\n}\n", "[1, 4, 9]\n"
-    ),
-    image=FULL_IMAGE,
-    version="1.3",
-    joins=False,
-    line_reference=r"main\.kt:(\d+)",
-)
-
-# ===== end sandbox_core/languages_compiled.py =====
-
-# ===== begin sandbox_core/languages.py =====
-
-"""The languages that a sandbox can run, and how they are found by name.
-
-The same records feed the block parser, the tool's enum, the doctor, the docs and the tests.
-"""
-
-LANGUAGES = (
-    PYTHON,
-    BASH,
-    JAVASCRIPT,
-    TYPESCRIPT,
-    C_LANGUAGE,
-    CPP,
-    GO,
-    RUST,
-    JAVA,
-    KOTLIN,
-    RUBY,
-    PHP,
-    PERL,
-    LUA,
-    R_LANGUAGE,
-    SQL,
-)
-
-_BY_WORD = {
-    word: language
-    for language in LANGUAGES
-    for word in (language.name, *language.aliases)
-}
-_BY_TRANSCRIPT = {
-    word: language for language in LANGUAGES for word in language.transcripts
-}
-_BY_INTERPRETER = {
-    word: language for language in LANGUAGES for word in language.interpreters
-}
-_VERSIONED = re.compile(r"([a-z+]+)\d+(?:\.\d+)*")
-_INTERPRETER_LINE = re.compile(
-    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
-)
-
-
-def find_language(word: str) -> Language | None:
-    """The language that a fence word or alias means, case-blind; None when there is none.
-
-    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
-    """
-    return _find_word(_BY_WORD, word)
-
-
-def find_transcript(word: str) -> Language | None:
-    """The language whose prompts a fence word announces (``console``), case-blind."""
-    return _BY_TRANSCRIPT.get(word.strip().lower())
-
-
-def find_interpreter(code: str) -> Language | None:
-    """The language of the ``#!`` line that the code begins with; None when there is none
-    or its interpreter is not known here."""
-    line = _INTERPRETER_LINE.match(code)
-    return _find_word(_BY_INTERPRETER, line[1]) if line else None
-
-
-def language_named(word: str) -> Language:
-    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
-    language = find_language(word)
-    if language is None:
-        names = ", ".join(entry.name for entry in LANGUAGES)
-        raise InvalidRequest(
-            f"There is no language “{word[:40]}” here. Use one of: {names}."
-        )
-    return language
-
-
-def _find_word(table: dict[str, Language], word: str) -> Language | None:
-    lowered = word.strip().lower()
-    if lowered in table:
-        return table[lowered]
-    versioned = _VERSIONED.fullmatch(lowered)
-    return table.get(versioned[1]) if versioned else None
-
-
-# ===== end sandbox_core/languages.py =====
-
 # ===== begin sandbox_core/archive.py =====
 
 """Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
@@ -8356,18 +9115,32 @@ _FORKING = re.compile(r"\bos\.\w*fork|\bfork\b|multiprocessing|ProcessPool|jobli
 # What an import may read in the work folder: modules, and matplotlib's own settings.
 _READ_BY_IMPORTS = (".py", ".pyc", ".so", ".zip", ".pth", "matplotlibrc")
 _VALUE_PATH = "/tmp/.run-code-value"
+_PACKAGES_ARCHIVE = f"{PACKAGES_FOLDER}/.archive"
 _BUILD_FOLDER = "/tmp/.run-code-build"
 _DISPLAY_FOLDER = "/tmp/.run-code-display"
 _MATPLOTLIB_SOURCE = "/usr/local/share/run-code/matplotlib"
 
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Python takes this folder for the one of its user, and finds packages there before its own.
+_PACKAGES_ENV = {
+    "PYTHONUSERBASE": PACKAGES_FOLDER,
+    "PATH": f"{PACKAGES_FOLDER}/bin:{_PATH}",
+}
+
+
 def boot_frame(
-    limits: Limits, lease_seconds: float, preload: tuple[str, ...] = ()
+    limits: Limits,
+    lease_seconds: float,
+    preload: tuple[str, ...] = (),
+    has_packages: bool = False,
 ) -> bytes:
     """The first frame: who the program is, what it may use, and when the guest gives up.
 
     ``preload``: modules that a warm Python launcher imports before the job.
+    ``has_packages``: there is a folder for installed packages, and an archive of them comes.
     """
+    packages = (PACKAGES_FOLDER,) if has_packages else ()
     return encode_header(
         "B",
         {
@@ -8377,9 +9150,10 @@ def boot_frame(
             "work": WORK_FOLDER,
             "home": HOME_FOLDER,
             "build": _BUILD_FOLDER,
-            "folders": list(TMPFS_FOLDERS),
+            "folders": [*TMPFS_FOLDERS, *packages],
+            "packages": _PACKAGES_ARCHIVE if has_packages else "",
             "mpl_source": _MATPLOTLIB_SOURCE,
-            "env": _environment(limits),
+            "env": _environment(limits) | (_PACKAGES_ENV if has_packages else {}),
             "processes": limits.processes,
             "open_files": limits.open_files,
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
@@ -8400,7 +9174,7 @@ def _environment(limits: Limits) -> dict[str, str]:
     """The program's environment: nothing of the host, nothing secret."""
     threads = str(ceil(limits.cpus))
     return {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": _PATH,
         "HOME": HOME_FOLDER,
         "USER": "sandbox",
         "LOGNAME": "sandbox",
@@ -8410,6 +9184,9 @@ def _environment(limits: Limits) -> dict[str, str]:
         "TERM": "dumb",
         # By environment and not by -u: children of the program inherit it too.
         "PYTHONUNBUFFERED": "1",
+        # Without a network every retry only waits.
+        "PIP_RETRIES": "0",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": f"{HOME_FOLDER}/.config/matplotlib",
         # os.cpu_count() shows the host's processors; more threads than CPUs only wait.
@@ -8420,14 +9197,20 @@ def _environment(limits: Limits) -> dict[str, str]:
 
 
 def job_frames(
-    request: RunRequest, plan: InputPlan, lease_seconds: float, warm: bool = False
+    request: RunRequest,
+    plan: InputPlan,
+    lease_seconds: float,
+    warm: bool = False,
+    packages: InputFile | None = None,
 ) -> Iterator[bytes]:
     """Files, stdin and, last, the job itself: the program starts only when all is there.
 
-    ``warm``: the sandbox has a warm launcher; the first step gets it if it may.
+    ``warm``: the sandbox has a warm launcher; the first step gets it if it may. ``packages``:
+    the archive for a sandbox that was booted with a folder for it.
     """
     warm_step = warm and may_run_warm(request, plan)
-    for file in plan.files:
+    archive = (replace(packages, name=_PACKAGES_ARCHIVE),) if packages else ()
+    for file in (*archive, *plan.files):
         yield encode_header("F", {"name": file.name})
         for chunk in file.chunks(DATA_CHUNK):
             yield encode_frame("D", chunk)
@@ -8535,7 +9318,9 @@ def boot_sandbox(
     channel = engine.start(spec, cancel, deadline)
     try:
         lease_seconds = spec.expires_at - time.time()
-        frame = boot_frame(spec.limits, lease_seconds, spec.preload)
+        frame = boot_frame(
+            spec.limits, lease_seconds, spec.preload, bool(spec.packages_mib)
+        )
         channel.send(encode_program(guest_program()) + frame, deadline)
         reader = FrameReader()
         hello = _await_hello(channel, reader, cancel, deadline)
@@ -8898,6 +9683,14 @@ class SharedSettings:
     self_test: bool
     accept_unproven: str
     data_folders: str
+    network: str
+    packages_index: str
+    packages_network: str
+    packages_runtime: str
+    packages_mb: int
+    packages_seconds: float
+    packages_allowed: str
+    packages_denied: str
     max_concurrent_runs: int
     max_concurrent_runs_per_user: int
     max_waiting_runs: int
@@ -8915,6 +9708,26 @@ class SharedSettings:
             idle_seconds=60 * self.warm_idle_minutes,
             memory_budget_mib=self.warm_memory_mb,
             preload=tuple(name for name in modules if name),
+        )
+
+    @property
+    def may_install(self) -> bool:
+        """Whether a run may ask for packages."""
+        return self.network == "packages"
+
+    @property
+    def installs(self) -> InstallSettings | None:
+        """How packages are installed from here; None when they are not."""
+        if not self.may_install or self.codebox_url:
+            return None
+        return InstallSettings(
+            self.packages_index,
+            self.packages_network,
+            self.packages_runtime,
+            self.packages_mb,
+            self.packages_seconds,
+            package_names(self.packages_allowed),
+            package_names(self.packages_denied),
         )
 
     @property
@@ -8964,6 +9777,7 @@ def resolve_settings(
             values[name] = _environment_value(name, text)
     _choose_backend(values)
     _check_data_folders(values)
+    _check_packages(values)
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -9010,6 +9824,21 @@ def _check_data_folders(values: dict[str, Any]) -> None:
         raise SettingsError(
             "Programs run in codebox, which has data folders of its own. Ask your "
             "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
+        )
+
+
+def _check_packages(values: dict[str, Any]) -> None:
+    if values["network"] != "packages" or values["codebox_url"]:
+        return
+    if values["backend"] == "runsc":
+        raise SettingsError(
+            "Packages cannot be installed with the backend runsc. Ask your administrator to "
+            "set network (RUN_CODE_NETWORK) to none, or to use Docker."
+        )
+    if not values["packages_index"]:
+        raise SettingsError(
+            "Packages are allowed, but there is no index to take them from. Ask your "
+            "administrator to set packages_index (RUN_CODE_PACKAGES_INDEX)."
         )
 
 
@@ -9071,257 +9900,6 @@ LIMIT_OF_VALVE: dict[str, str] = {
 }
 
 # ===== end owui_plugin/settings.py =====
-
-# ===== begin sandbox_core/streams.py =====
-
-"""Program output as text: cleaned, redraws collapsed, head and tail kept.
-
-Pure and incremental: the runner feeds bytes as they arrive, and what comes out does not
-depend on how they were cut into chunks. Cleaned text holds no control characters but
-newline and tab, and a lone carriage return, which means: the current line starts anew.
-"""
-
-# A control string (OSC, DCS, …) is dropped only when its end is found within this many
-# characters and on the same line: a stray introducer must not swallow what follows it.
-_LONGEST_STRING = 4096
-_LONGEST_OPEN_LINE = 64 * 1024
-
-_CSI = r"\[[0-?]{0,64}+[ -/]{0,16}+"
-_STRING = rf"[PX\]^_][^\x00-\x1f\x7f]{{0,{_LONGEST_STRING}}}+"
-_OTHER = r"[ -/]{0,16}+"
-_SEQUENCE = re.compile(rf"\x1b(?:{_CSI}[@-~]?|{_STRING}(?:\x07|\x1b\\)|{_OTHER}[0-~]?)")
-_UNFINISHED = re.compile(rf"\x1b(?:{_CSI}|{_STRING}\x1b?|{_OTHER})\Z")
-_LONGEST_UNFINISHED = _LONGEST_STRING + 8
-_EIGHT_BIT = re.compile(r"[\x80-\x9f]")
-_SPECIAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
-_RETURNS = re.compile(r"\r{2,}")
-_REDRAWN = re.compile(r"^[^\n]*\r(?=[^\r\n])", re.MULTILINE)
-
-
-class TextCleaner:
-    """Turns the bytes of one stream into cleaned text, chunk by chunk.
-
-    UTF-8 with replacement; escape sequences and control characters go, whole or split over
-    chunks. A backspace is dropped and erases nothing: what it would erase may be shown
-    already. ``\\r\\n`` becomes ``\\n``; a run of lone ``\\r`` becomes one.
-    """
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._unfinished = ""
-        self._returned = False
-
-    def feed(self, data: bytes) -> str:
-        """The text that is certain after these bytes; what may still change is held."""
-        text = self._decoder.decode(data)
-        if not (self._unfinished or self._returned or _SPECIAL.search(text)):
-            return text
-        text = self._unfinished + _EIGHT_BIT.sub(_as_seven_bit, text)
-        unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
-        self._unfinished = unfinished[0] if unfinished else ""
-        return self._clean(text.removesuffix(self._unfinished))
-
-    def finish(self) -> str:
-        """The text that was held. The cleaner is then as new."""
-        text = self._clean(self._unfinished + self._decoder.decode(b"", final=True))
-        if self._returned:
-            text += "\r"
-        self._decoder.reset()
-        self._unfinished, self._returned = "", False
-        return text
-
-    def _clean(self, text: str) -> str:
-        text = _CONTROLS.sub("", _SEQUENCE.sub("", text))
-        if self._returned:
-            text = "\r" + text
-        text = _RETURNS.sub("\r", text).replace("\r\n", "\n")
-        self._returned = text.endswith("\r")
-        return text.removesuffix("\r")
-
-
-def _as_seven_bit(control: re.Match[str]) -> str:
-    return "\x1b" + chr(ord(control[0]) - 0x40)
-
-
-def clean_text(text: str) -> str:
-    """One whole text, cleaned as a stream is; a lone surrogate becomes ``?``."""
-    cleaner = TextCleaner()
-    return cleaner.feed(text.encode("utf-8", "replace")) + cleaner.finish()
-
-
-class HeadTail:
-    """Keeps the first and the last ``cap_bytes`` of a text (as UTF-8), counts the rest."""
-
-    def __init__(self, cap_bytes: int) -> None:
-        self._cap = cap_bytes
-        self._head = bytearray()
-        self._head_is_full = False
-        self._tail = bytearray()
-        self._dropped = 0
-
-    def add(self, text: str) -> None:
-        """Appends text; memory stays bounded by a few times the cap and this text."""
-        data = text.encode("utf-8", "replace")
-        if not self._head_is_full:
-            end = _border_before(data, self._cap - len(self._head))
-            self._head += data[:end]
-            self._head_is_full = end < len(data)
-            data = data[end:]
-        self._tail += data
-        if len(self._tail) > 2 * self._cap:
-            self._trim_tail()
-
-    def kept(self) -> KeptText:
-        """What was kept, cut at character borders."""
-        self._trim_tail()
-        start = _border_after(self._tail, 0)
-        return KeptText(
-            head=self._head.decode("utf-8"),
-            tail=self._tail[start:].decode("utf-8"),
-            omitted=self._dropped + start,
-        )
-
-    def _trim_tail(self) -> None:
-        excess = max(0, len(self._tail) - self._cap)
-        del self._tail[:excess]
-        self._dropped += excess
-
-
-class Transcript:
-    """Cleaned output of both streams in arrival order, with redrawn lines collapsed.
-
-    Keeps ``cap_bytes`` of head and of tail for stdout, for stderr, and for both together. A
-    carriage return drops the open line of its stream, as soon as something is written over
-    it. When the other stream writes, the open line gets its line end in the combined output
-    at once: unbuffered programs write a text and its line end apart, and the other stream
-    may come in between. An open line of more than 64 Ki characters is final.
-    """
-
-    def __init__(self, cap_bytes: int) -> None:
-        self._open = {"stdout": _OpenLine(), "stderr": _OpenLine()}
-        self._kept = {"stdout": HeadTail(cap_bytes), "stderr": HeadTail(cap_bytes)}
-        self._open_output = _OpenLine()
-        self._output = HeadTail(cap_bytes)
-        self._writer = ""
-        self._ended_for = (
-            ""  # the stream whose line end is in the combined output already
-        )
-
-    def add(self, stream: str, text: str) -> None:
-        """Appends cleaned text of ``stdout`` or ``stderr``; KeyError for another name."""
-        if not text:
-            return
-        self._kept[stream].add(self._open[stream].add(text))
-        if stream != self._writer:
-            self._end_open_line()
-            self._writer = stream
-        if stream == self._ended_for:
-            text = text.removeprefix("\n")
-            self._ended_for = ""
-        self._output.add(self._open_output.add(text))
-
-    def _end_open_line(self) -> None:
-        line = self._open_output.take()
-        if line:
-            self._output.add(line + "\n")
-            self._ended_for = self._writer
-
-    def finish(self) -> tuple[KeptText, KeptText, KeptText]:
-        """stdout, stderr, and both together; lines that were still open are shown."""
-        for stream, line in self._open.items():
-            self._kept[stream].add(line.take())
-        self._output.add(self._open_output.take())
-        return (
-            self._kept["stdout"].kept(),
-            self._kept["stderr"].kept(),
-            self._output.kept(),
-        )
-
-
-class _OpenLine:
-    """The unfinished last line of a text, which a carriage return may still drop."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._size = 0
-        self._returned = False
-
-    def add(self, text: str) -> str:
-        """Takes text in; gives what is now final."""
-        if self._returned:
-            text = "\r" + text
-        returned = text.endswith("\r")
-        if "\r" in text:
-            text = _REDRAWN.sub("", self.take() + text).replace("\r", "")
-        end = text.rfind("\n") + 1
-        final = self.take() + text[:end] if end else ""
-        self._parts.append(text[end:])
-        self._size += len(text) - end
-        if self._size > _LONGEST_OPEN_LINE:
-            final += self.take()
-        self._returned = returned
-        return final
-
-    def take(self) -> str:
-        """The open line, which is then empty."""
-        line = "".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        self._returned = False
-        return line
-
-
-def shorten(text: KeptText, budget_bytes: int) -> KeptText:
-    """The same text cut to ``budget_bytes`` of head and tail together, at line ends where
-    one is near. What is left out is added to ``omitted``; unchanged when it fits."""
-    head, tail = text.head.encode("utf-8", "replace"), text.tail.encode(
-        "utf-8", "replace"
-    )
-    size, budget = len(head) + len(tail), max(0, budget_bytes)
-    if size <= budget:
-        return text
-    if not text.omitted:
-        head = tail = head + tail
-    head = head[: _line_end_before(head, max(budget // 2, budget - len(tail)))]
-    tail = tail[_line_start_after(tail, len(tail) + len(head) - budget) :]
-    return KeptText(
-        head=head.decode("utf-8"),
-        tail=tail.decode("utf-8"),
-        omitted=text.omitted + size - len(head) - len(tail),
-    )
-
-
-def _border_before(data: bytes | bytearray, index: int) -> int:
-    if index >= len(data):
-        return len(data)
-    while index > 0 and data[index] & 0xC0 == 0x80:
-        index -= 1
-    return index
-
-
-def _border_after(data: bytes | bytearray, index: int) -> int:
-    while index < len(data) and data[index] & 0xC0 == 0x80:
-        index += 1
-    return index
-
-
-def _line_end_before(data: bytes, index: int) -> int:
-    end = _border_before(data, index)
-    newline = data.rfind(b"\n", end - end // 4, end)
-    return newline + 1 if newline >= 0 and end < len(data) else end
-
-
-def _line_start_after(data: bytes, index: int) -> int:
-    if index <= 0:
-        return 0
-    start = _border_after(data, index)
-    near = (len(data) - start) // 4
-    newline = data.find(b"\n", start - 1, start + near)
-    return newline + 1 if newline >= 0 else start
-
-
-# ===== end sandbox_core/streams.py =====
 
 # ===== begin sandbox_core/inventory.py =====
 
@@ -9878,19 +10456,34 @@ class LocalRunner:
         cancel: CancelToken | None = None,
     ) -> RunResult:
         """See Runner.run."""
-        plan = plan_files(request)
-        spec = self._spec(request)
-        feed = EventFeed(on_event)
         started = time.monotonic()
-        session = _Session(request, plan, feed, cancel or CancelToken(), self._budgets)
+        result = self.run_placed(
+            request, self.spec_for(request), None, on_event, cancel or CancelToken()
+        )
+        return replace(result, total_seconds=time.monotonic() - started)
+
+    def run_placed(
+        self,
+        request: RunRequest,
+        spec: SandboxSpec,
+        packages: InputFile | None,
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> RunResult:
+        """Run to the end in a sandbox of this spec, with an archive of packages if there is
+        one. Raises as run does."""
+        plan = plan_files(request)
+        is_usual = not (spec.network or spec.packages_mib)
+        feed = EventFeed(on_event)
+        session = _Session(request, plan, feed, cancel, self._budgets, packages)
         try:
-            result = session.run(self._engine, spec, self._pool.take(spec))
+            warm = self._pool.take(spec) if is_usual else None
+            return session.run(self._engine, spec, warm)
         finally:
             feed.close()
             for channel in session.channels:
                 self._dispose(channel)
             self._pool.refill()
-        return replace(result, total_seconds=time.monotonic() - started)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""
@@ -9903,13 +10496,14 @@ class LocalRunner:
 
     def prepare(self, request: RunRequest) -> bool:
         """Have a warm sandbox made for requests like this one; True if one is ready."""
-        return self._pool.want(self._spec(request))
+        return self._pool.want(self.spec_for(request))
 
     def pool_stats(self) -> PoolStats:
         """How the pool of warm sandboxes has done so far."""
         return self._pool.stats()
 
-    def _spec(self, request: RunRequest) -> SandboxSpec:
+    def spec_for(self, request: RunRequest) -> SandboxSpec:
+        """The usual sandbox for a request."""
         lease = self._budgets.lease_seconds(request.limits, compile_budget(request))
         return SandboxSpec(
             image=self._image,
@@ -9943,7 +10537,9 @@ class _Session:
         feed: EventFeed,
         cancel: CancelToken,
         budgets: Budgets,
+        packages: InputFile | None = None,
     ) -> None:
+        self._packages = packages
         self.channels: list[Channel] = []
         self._request = request
         self._plan = plan
@@ -9999,11 +10595,14 @@ class _Session:
         self._recorder.take("h", sandbox.hello)
         size = sum(file.size for file in self._plan.files)
         size += len(self._request.stdin)
+        size += self._packages.size if self._packages else 0
         upload = Deadline(self._budgets.transfer + size / _BYTES_PER_SECOND)
         lease_seconds = self._budgets.lease_seconds(
             self._request.limits, compile_budget(self._request)
         )
-        frames = job_frames(self._request, self._plan, lease_seconds, is_warm)
+        frames = job_frames(
+            self._request, self._plan, lease_seconds, is_warm, self._packages
+        )
         for data in joined_frames(frames):
             if self._cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
@@ -10271,6 +10870,252 @@ def _what_happened(result: RunResult) -> str:
 
 
 # ===== end sandbox_core/doctor.py =====
+
+# ===== begin sandbox_core/hints.py =====
+
+"""What to do next after a failure: one table, shared by people and models."""
+
+# In a result's evidence: packages could have been installed.
+PACKAGES_ON = "packages"
+
+# Only the end of the error output tells why a program ended.
+_HINT_REACH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    pattern: re.Pattern[str]
+    sentence: str
+
+
+def _hint(pattern: str, sentence: str) -> _Hint:
+    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
+
+
+_BY_OUTCOME = {
+    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
+    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
+    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
+    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
+    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
+    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
+    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
+}
+
+_NO_SUCH_PACKAGE = (
+    r"^(?:ModuleNotFoundError|ImportError)\b|No matching distribution found"
+)
+_MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
+_INSTALL_IT = (
+    "Packages can be installed before the program: name it in `packages`, or begin the code "
+    "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
+)
+
+_BY_ERROR = (
+    _hint(
+        r"^EOFError\b|\bread: read error\b",
+        "There is no keyboard here: set the value in the code, or give the input "
+        "beforehand as stdin.",
+    ),
+    _hint(
+        r"No matching distribution found|Failed to establish a new connection"
+        r"|Temporary failure in name resolution|Name or service not known"
+        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
+        r"|Temporary failure resolving",
+        "There is no network in the sandbox, and installing packages is off: use what "
+        "is there (`pip list` shows it) and put the data into the code.",
+    ),
+    _hint(
+        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
+        "That package is not in the sandbox, and installing packages is off: use one that "
+        "is there (`pip list` shows them) or do without.",
+    ),
+    _hint(
+        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
+        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
+        "commands into a Bash block.",
+    ),
+    _hint(
+        r"No such file or directory|ENOENT",
+        "The work folder holds the files that were given to this run and nothing else: use "
+        "their names as they are, or create the file in the same code.",
+    ),
+    _hint(
+        r"command not found",
+        "That command is not in the sandbox: use one that is there, or do it in Python.",
+    ),
+    _hint(
+        r"Read-only file system|Permission denied|EROFS|EACCES",
+        "Only the work folder and `/tmp` can be written to.",
+    ),
+    _hint(
+        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
+        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
+    ),
+)
+
+
+def hint_for(result: RunResult) -> str:
+    """One sentence of advice, as Markdown, after a run that did not end well; empty when
+    all is well or there is nothing to advise. It holds no text of the program."""
+    if result.outcome is not Outcome.FAILED:
+        return _BY_OUTCOME.get(result.outcome, "")
+    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
+    if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
+        return _INSTALL_IT
+    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
+
+
+# ===== end sandbox_core/hints.py =====
+
+# ===== begin sandbox_core/installing_runner.py =====
+
+"""A local runner that installs what a run asks for, before its first step and beside its time."""
+
+_install_log = logging.getLogger("run_code.install")
+_IMAGE_SECONDS = 5.0
+_NOTHING = Step(BASH.name, ":\n")
+
+
+class InstallingRunner(LocalRunner):
+    """As LocalRunner. Without ``installs`` a request for packages fails with a sentence, and
+    nothing is looked for in its code."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        image: str,
+        runtime: str = "runsc",
+        installs: InstallSettings | None = None,
+        pool: PoolSettings | None = None,
+        data_folders: DataFolders | None = None,
+    ) -> None:
+        super().__init__(engine, image, runtime, None, pool, data_folders)
+        self._install_engine = engine
+        self._image_name = image
+        self._installs = installs
+        self._installer = (
+            Installer(installs, self._run_installer, self._image_id)
+            if installs
+            else None
+        )
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """See Runner.run."""
+        plan_files(request)
+        cancel = cancel or CancelToken()
+        started = time.monotonic()
+        try:
+            wanted = self._gather(request)
+            if self._installer is None or not wanted.packages:
+                return self._marked(super().run(wanted, on_event, cancel))
+            archive = self._installer.install(wanted.packages, cancel)
+        except (InstallFailed, InvalidRequest) as problem:
+            return _not_installed(request, problem, cancel, started)
+        result = self._run_with(archive, wanted, on_event, cancel)
+        return self._marked(replace(result, total_seconds=time.monotonic() - started))
+
+    def _marked(self, result: RunResult) -> RunResult:
+        """With a word on packages, for whoever gives advice."""
+        if self._installer is None:
+            return result
+        return replace(result, evidence={**result.evidence, PACKAGES_ON: "yes"})
+
+    def close(self) -> None:
+        """See Runner.close."""
+        if self._installer is not None:
+            self._installer.close()
+        super().close()
+
+    def _run_with(
+        self,
+        archive: Archive,
+        request: RunRequest,
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> RunResult:
+        """Run a request whose packages are installed; steps that did nothing else are over."""
+        skipped = _empty_steps(request)
+        short = replace(request, steps=request.steps[skipped:] or (_NOTHING,))
+        spec = self.spec_for(request)
+        packages = None
+        content = archive.opened()
+        if content is not None and self._installs is not None:
+            packages = InputFile("packages", content=content)
+            # The archive is there until it is unpacked.
+            spec = replace(spec, packages_mib=2 * self._installs.size_mib)
+        try:
+            result = self.run_placed(short, spec, packages, on_event, cancel)
+        finally:
+            if content is not None:
+                content.close()
+        if result.failed_step is not None:
+            result = replace(result, failed_step=result.failed_step + skipped)
+        names = ", ".join(archive.names)
+        notes = (f"Installed for this run: {names}.",) if names else ()
+        return replace(result, notes=(*notes, *result.notes))
+
+    def _gather(self, request: RunRequest) -> RunRequest:
+        if self._installer is not None:
+            return gather_packages(request)
+        if request.packages:
+            raise InvalidRequest(PACKAGES_OFF)
+        return request
+
+    def _run_installer(
+        self, request: RunRequest, with_network: bool, cancel: CancelToken
+    ) -> RunResult:
+        spec = self.spec_for(request)
+        if with_network and self._installs is not None:
+            spec = replace(
+                spec, network=self._installs.network, runtime=self._installs.runtime
+            )
+        return self.run_placed(request, spec, None, None, cancel)
+
+    def _image_id(self) -> str:
+        return (
+            self._install_engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image_name
+        )
+
+
+def _empty_steps(request: RunRequest) -> int:
+    """How many steps at the beginning have nothing left to run."""
+    count = 0
+    for step in request.steps:
+        lines = (line.strip() for line in step.code.split("\n"))
+        if any(line and not line.startswith("#") for line in lines):
+            break
+        count += 1
+    return count
+
+
+def _not_installed(
+    request: RunRequest, problem: SandboxError, cancel: CancelToken, started: float
+) -> RunResult:
+    """The result of a run that ended before its first step."""
+    seconds = time.monotonic() - started
+    if cancel.is_set():
+        message = "The run was stopped on request."
+        return RunResult(
+            request.run_id, Outcome.CANCELLED, message, total_seconds=seconds
+        )
+    _install_log.info("run %s: %s (%s)", request.run_id, problem, problem.detail)
+    return RunResult(
+        request.run_id,
+        Outcome.FAILED,
+        str(problem),
+        exit_code=1,
+        failed_step=0,
+        total_seconds=seconds,
+    )
+
+
+# ===== end sandbox_core/installing_runner.py =====
 
 # ===== begin sandbox_core/reaper.py =====
 
@@ -10543,6 +11388,8 @@ def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes
             for file, part in zip(request.files, parts, strict=True)
         ],
     }
+    if request.packages:
+        plain["packages"] = list(request.packages)
     if request.stdin:
         plain["stdin_part"] = "stdin"
         parts["stdin"] = request.stdin
@@ -10900,6 +11747,7 @@ def _refusal_for(failed: list[Finding]) -> str:
 
 # A service has caps of its own, which hold for all workers; these only bound our threads.
 _REMOTE_RUNS = 64
+_DIGEST_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -10945,10 +11793,11 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     engine = _engine(shared)
-    runner = LocalRunner(
+    runner = InstallingRunner(
         engine,
         shared.image,
         shared.runtime,
+        shared.installs,
         pool=shared.pool,
         data_folders=_data_folders(shared, engine),
     )
@@ -10974,6 +11823,16 @@ def examine_backend(shared: SharedSettings) -> list[Finding]:
         return remote.findings()
     finally:
         remote.close()
+
+
+def image_digest(shared: SharedSettings) -> str:
+    """The digest of the sandboxes' image; empty when it cannot be told from here."""
+    if shared.codebox_url:
+        return ""
+    try:
+        return _engine(shared).image_id(Deadline(_DIGEST_SECONDS))
+    except SandboxError:
+        return ""
 
 
 def _engine(shared: SharedSettings) -> Engine:
@@ -12059,6 +12918,51 @@ def run_plugin_file(plugin: str) -> int:
 
 # ===== end owui_plugin/command_line.py =====
 
+# ===== begin owui_plugin/image_inventory.py =====
+
+"""What the sandboxes' image has, remembered by the image's digest."""
+
+# Where the digest cannot be told, as from codebox.
+_BELIEVED_SECONDS = 600.0
+_known_inventories: dict[object, tuple[str, float, Inventory]] = {}
+
+
+async def inventory_of(shared: SharedSettings, user: str, chat: str) -> Inventory:
+    """The inventory; a run of this user, if it is not known yet. Raises InventoryFailed."""
+    digest = await asyncio.to_thread(image_digest, shared)
+    known = _known_inventories.get(shared.key)
+    if known is not None:
+        is_same = known[0] == digest if digest else time.monotonic() < known[1]
+        if is_same:
+            return known[2]
+    request = inventory_request(user, chat)
+    cancel = CancelToken()
+    ticket = start_run(
+        "tool",
+        shared,
+        request,
+        user,
+        cancel,
+        on_wait=_say_nothing,
+        on_start=_say_nothing,
+    )
+    try:
+        found = read_inventory(await ticket.result())
+    except asyncio.CancelledError:
+        cancel.cancel()
+        raise
+    until = time.monotonic() + _BELIEVED_SECONDS
+    _known_inventories.clear()  # of other settings nobody will ask again
+    _known_inventories[shared.key] = (digest, until, found)
+    return found
+
+
+def _say_nothing() -> None:
+    """Nobody is told about this run."""
+
+
+# ===== end owui_plugin/image_inventory.py =====
+
 # ===== begin owui_plugin/progress.py =====
 
 """What a person sees of a run while it lasts: the grey line above the answer.
@@ -12149,89 +13053,6 @@ def ended_status(text: str) -> dict[str, Any]:
 
 
 # ===== end owui_plugin/progress.py =====
-
-# ===== begin sandbox_core/hints.py =====
-
-"""What to do next after a failure: one table, shared by people and models."""
-
-# Only the end of the error output tells why a program ended.
-_HINT_REACH = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Hint:
-    pattern: re.Pattern[str]
-    sentence: str
-
-
-def _hint(pattern: str, sentence: str) -> _Hint:
-    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
-
-
-_BY_OUTCOME = {
-    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
-    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
-    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
-    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
-    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
-    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
-    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
-}
-
-_BY_ERROR = (
-    _hint(
-        r"^EOFError\b|\bread: read error\b",
-        "There is no keyboard here: set the value in the code, or give the input "
-        "beforehand as stdin.",
-    ),
-    _hint(
-        r"No matching distribution found|Failed to establish a new connection"
-        r"|Temporary failure in name resolution|Name or service not known"
-        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
-        r"|Temporary failure resolving",
-        "There is no network in the sandbox, and installing packages is off: use what "
-        "is there (`pip list` shows it) and put the data into the code.",
-    ),
-    _hint(
-        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
-        "That package is not in the sandbox, and installing packages is off: use one that "
-        "is there (`pip list` shows them) or do without.",
-    ),
-    _hint(
-        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
-        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
-        "commands into a Bash block.",
-    ),
-    _hint(
-        r"No such file or directory|ENOENT",
-        "The work folder holds the files that were given to this run and nothing else: use "
-        "their names as they are, or create the file in the same code.",
-    ),
-    _hint(
-        r"command not found",
-        "That command is not in the sandbox: use one that is there, or do it in Python.",
-    ),
-    _hint(
-        r"Read-only file system|Permission denied|EROFS|EACCES",
-        "Only the work folder and `/tmp` can be written to.",
-    ),
-    _hint(
-        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
-        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
-    ),
-)
-
-
-def hint_for(result: RunResult) -> str:
-    """One sentence of advice, as Markdown, after a run that did not end well; empty when
-    all is well or there is nothing to advise. It holds no text of the program."""
-    if result.outcome is not Outcome.FAILED:
-        return _BY_OUTCOME.get(result.outcome, "")
-    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
-    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
-
-
-# ===== end sandbox_core/hints.py =====
 
 # ===== begin sandbox_core/visible.py =====
 
@@ -12475,10 +13296,10 @@ _MOST_CHATS = 1000
 _NOT_COUNTED = (Outcome.SANDBOX_ERROR, Outcome.CANCELLED)
 
 
-def call_digest(language: str, code: str, stdin: str) -> str:
+def call_digest(language: str, code: str, stdin: str, *packages: str) -> str:
     """A short stand-in for one call: equal for equal arguments."""
     digest = hashlib.sha256()
-    for part in (language, code, stdin):
+    for part in (language, code, stdin, *packages):
         data = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data) + data)
     return digest.hexdigest()
@@ -12944,6 +13765,75 @@ def read_call(code: object, language: object) -> tuple[str, Language]:
 
 # ===== end sandbox_core/call_input.py =====
 
+# ===== begin sandbox_core/listing.py =====
+
+"""What an image has, as text for a model: short, filtered, and within a budget."""
+
+LISTING_BYTES = 4096
+
+
+def matching(names: Iterable[str], wanted: str) -> list[str]:
+    """The names that contain one of the words in ``wanted``, whatever case, ``-`` or ``_``;
+    all of them without a word. As in Python's index, those signs are one."""
+    words = [_plain(word) for word in wanted.replace(",", " ").split()]
+    return [
+        name
+        for name in names
+        if not words or any(word in _plain(name) for word in words)
+    ]
+
+
+def list_packages_text(
+    found: Inventory, wanted: str, budget_bytes: int = LISTING_BYTES
+) -> str:
+    """Python's packages with their versions, those whose names match; at most so many bytes."""
+    names = matching(found.packages, wanted)
+    python = f"Python {found.languages.get(PYTHON.name, '')}".strip()
+    if not names:
+        return f"{python}: none of the {len(found.packages)} packages matches “{wanted[:60]}”.\n"
+    listed = [f"{name} {found.packages[name]}".strip() for name in names]
+    head = f"{python}, {len(names)} of {len(found.packages)} packages:\n"
+    return _within(head, listed, budget_bytes)
+
+
+def list_languages_text(
+    versions: dict[str, str], wanted: str, budget_bytes: int = LISTING_BYTES
+) -> str:
+    """The languages with their versions and other names, those that match."""
+    words = {
+        entry.name: f"{entry.name} {' '.join(entry.aliases)} {entry.title}"
+        for entry in LANGUAGES
+        if entry.name in versions
+    }
+    names = [name for name in words if matching([words[name]], wanted)]
+    if not names:
+        return f"No language here matches “{wanted[:60]}”. There are: {', '.join(words)}.\n"
+    listed = []
+    for name in names:
+        language = language_named(name)
+        also = f" (also {', '.join(language.aliases)})" if language.aliases else ""
+        listed.append(f"{name}: {language.title} {versions[name]}".rstrip() + also)
+    return _within("", listed, budget_bytes)
+
+
+def _within(head: str, lines: Sequence[str], budget_bytes: int) -> str:
+    text, shown = head, 0
+    rest = "and {} more: give a filter.\n"
+    for line in lines:
+        if len((text + line + rest).encode("utf-8")) + 8 > budget_bytes:
+            break
+        text += line + "\n"
+        shown += 1
+    left = len(lines) - shown
+    return text + (rest.format(left) if left else "")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+# ===== end sandbox_core/listing.py =====
+
 # ===== begin sandbox_core/render_model.py =====
 
 """A run's result as short labelled text for a model, never longer than its budget."""
@@ -13073,13 +13963,19 @@ _OWN_PACKAGES = (
     "beautifulsoup4 and tabulate.\n"
 )
 
+_INSTALLS_OFF = "Packages cannot be installed.\n"
+_INSTALLS_ON = (
+    "Python packages that are not there are installed first, if packages names them (wheels of\n"
+    "the index only); the program itself has no network all the same.\n"
+)
+
 # The tool's schema is made of this annotation; the languages have one list, and it is there.
 _LANGUAGE_NAMES = tuple(entry.name for entry in LANGUAGES)
 _LanguageName = Literal[_LANGUAGE_NAMES]  # type: ignore[valid-type]
 
 
 class Tools:
-    """What Open WebUI loads: one tool, called run_code."""
+    """What Open WebUI loads: the tool run_code, and two that list what it can use."""
 
     Valves = ToolValves
     UserValves = PersonalValves
@@ -13105,6 +14001,7 @@ class Tools:
         code: str,
         language: _LanguageName = "python",
         stdin: str = "",
+        packages: list[str] | None = None,
         __user__: dict[str, Any] | None = None,
         __chat_id__: str | None = None,
         __message_id__: str | None = None,
@@ -13118,9 +14015,11 @@ class Tools:
         try:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             program, known = read_call(code, language)
+            if packages and not settings.shared.may_install:
+                raise InvalidRequest(PACKAGES_OFF)
         except SandboxError as error:
             return await _refuse(__event_emitter__, str(error))
-        digest = call_digest(known.name, program, str(stdin))
+        digest = call_digest(known.name, program, str(stdin), *_names(packages))
         if self._guard.refuses(place.user_id, place.chat_id, digest):
             return await _refuse(__event_emitter__, REPEAT_SENTENCE)
         files = RunFiles(place, settings.quota, settings.shared.data_targets)
@@ -13133,6 +14032,7 @@ class Tools:
             limits=settings.limits,
             user=place.user_id,
             chat=place.chat_id,
+            packages=_names(packages),
         )
         call = _Call(request, known.title, place, files, __event_emitter__)
         result = await call.run(settings)
@@ -13140,6 +14040,45 @@ class Tools:
         return render_for_model(
             result, settings.model_output_kb * 1024, files.notes(result)
         )
+
+    async def list_packages(
+        self,
+        filter: str = "",
+        __user__: dict[str, Any] | None = None,
+        __chat_id__: str | None = None,
+    ) -> str:
+        """List the Python packages that programs of run_code can import, with their versions.
+
+        :param filter: Words; only packages whose names contain one of them. Empty: all.
+        """
+        try:
+            found = await self._inventory(__user__, __chat_id__)
+            return list_packages_text(found, str(filter or ""))
+        except SandboxError as error:
+            return render_refusal_for_model(str(error))
+
+    async def list_languages(
+        self,
+        filter: str = "",
+        __user__: dict[str, Any] | None = None,
+        __chat_id__: str | None = None,
+    ) -> str:
+        """List the programming languages that run_code can run, with their versions.
+
+        :param filter: Words; only languages whose names contain one of them. Empty: all.
+        """
+        try:
+            found = await self._inventory(__user__, __chat_id__)
+            return list_languages_text(found.languages, str(filter or ""))
+        except SandboxError as error:
+            return render_refusal_for_model(str(error))
+
+    async def _inventory(
+        self, user: dict[str, Any] | None, chat_id: str | None
+    ) -> Inventory:
+        settings = resolve_settings(self.valves, None, os.environ)
+        user_id = str((user or {}).get("id"))
+        return await inventory_of(settings.shared, user_id, str(chat_id))
 
 
 def _files_of_temporary_chat(
@@ -13150,6 +14089,14 @@ def _files_of_temporary_chat(
     if is_saved_chat(place.chat_id) or not isinstance(question, dict):
         return []
     return files_of_question(question)
+
+
+def _names(packages: object) -> tuple[str, ...]:
+    """What a model gave for a list of names: that, or names with blanks or commas between."""
+    if isinstance(packages, str):
+        return tuple(packages.replace(",", " ").split())
+    listed = packages if isinstance(packages, (list, tuple)) else ()
+    return tuple(str(name) for name in listed)
 
 
 async def _refuse(emitter: Emitter | None, sentence: str) -> str:
@@ -13250,6 +14197,7 @@ def _describe_tool(valves: ToolValves) -> str:
     targets = ", ".join(settings.shared.data_targets)
     data = f"Folders with data, read-only: {targets}.\n" if targets else ""
     packages = "" if settings.shared.image != _OWN_IMAGE else _OWN_PACKAGES
+    installs = _INSTALLS_ON if settings.shared.may_install else _INSTALLS_OFF
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
@@ -13259,15 +14207,15 @@ The work folder, /mnt/data, holds the files that were attached to this chat and 
 earlier calls saved there, under their own names. What a program saves there is kept (at most
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
-persists: no variables, no processes. There is no network, no keyboard and no way to install
-packages.
-{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
+persists: no variables, no processes. There is no network and no keyboard.
+{installs}{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.
 
 :param code: The whole program, as plain text without Markdown fences.
 :param language: The program's language.
 :param stdin: What the program reads from standard input.
+:param packages: Names of Python packages to install first, where that is possible.
 """
 
 

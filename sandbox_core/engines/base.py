@@ -31,6 +31,8 @@ class SandboxSpec:
     """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
     command line can be read from outside, and the command line from inside.
 
+    ``network`` is the engine's name of an internal network, or empty: no network at all.
+    ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
     ``preload`` names the modules that its Python launcher imports before the job; none
     means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
     """
@@ -44,6 +46,8 @@ class SandboxSpec:
     argv: tuple[str, ...]
     preload: tuple[str, ...] = ()
     data_folders: tuple[DataFolder, ...] = ()
+    network: str = ""
+    packages_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class DockerEngine:
             labels,
             warm=bool(spec.preload),
             data_folders=spec.data_folders,
+            network=spec.network,
+            packages_mib=spec.packages_mib,
         )
         made = self._api.call(deadline, "create_container_from_config", config)
         return str(made["Id"])

@@ -112,6 +112,7 @@ class RunscEngine:
                 spec.limits,
                 wall.cgroup,
                 spec.data_folders,
+                spec.packages_mib,
             )
             try:
                 (folder / "config.json").write_text(json.dumps(config))
@@ -127,7 +128,7 @@ class RunscEngine:
 
     def _wall(self, folder: Path, spec: SandboxSpec) -> Wall:
         limits = HostLimits(
-            container_memory_bytes(spec.limits, bool(spec.preload)),
+            container_memory_bytes(spec.limits, bool(spec.preload), spec.packages_mib),
             host_threads(spec.limits),
             container_cpus(spec.limits),
         )

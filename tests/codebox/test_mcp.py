@@ -42,9 +42,13 @@ def text_of(result):
 
 def test_tools_and_their_schemas(service):
     tools, _ = call(service)
-    assert [tool.name for tool in tools] == ["run_code", "list_packages"]
+    assert [tool.name for tool in tools] == [
+        "run_code",
+        "list_packages",
+        "list_languages",
+    ]
     schema = tools[0].input_schema
-    assert set(schema["properties"]) == {"code", "language", "stdin"}
+    assert set(schema["properties"]) == {"code", "language", "stdin", "packages"}
     assert schema["required"] == ["code"]
     assert "python" in schema["properties"]["language"]["enum"]
 
@@ -71,9 +75,17 @@ def test_long_output_keeps_to_the_models_budget(service):
     assert "199999" in text_of(done)
 
 
-def test_packages(service):
-    _, (listed,) = call(service, ("list_packages", {}))
+def test_packages_and_languages(service):
+    _, (listed, some, languages) = call(
+        service,
+        ("list_packages", {}),
+        ("list_packages", {"filter": "NUM"}),
+        ("list_languages", {}),
+    )
     assert "\nnumpy " in text_of(listed)
+    assert "\npandas " not in text_of(some)
+    assert "\nnumpy " in text_of(some)
+    assert text_of(languages).startswith("python: Python 3.")
 
 
 def test_refusals_are_words_for_the_model(start_service):

@@ -209,8 +209,15 @@ def test_stopped_run_hands_over_what_it_has(service):
 
 
 def test_languages_and_packages(service):
-    names = [entry["name"] for entry in service.get("/v1/languages").json()]
-    assert "python" in names
+    versions = {
+        entry["name"]: entry["version"] for entry in service.get("/v1/languages").json()
+    }
+    assert versions["python"].startswith("3.")
+    assert "rust" not in versions  # its compiler is not in this image
+    (only,) = service.get("/v1/languages?filter=node").json()
+    assert only["name"] == "javascript"
+    some = service.get("/v1/packages?filter=pandas").json()["packages"]
+    assert [entry["name"] for entry in some] == ["pandas"]
     plain = service.get("/v1/packages").json()
     assert any(entry["name"] == "numpy" for entry in plain["packages"])
     begun = time.monotonic()

@@ -9,7 +9,8 @@ import pytest
 
 from codebox.__main__ import main
 from codebox.example import example_file
-from codebox.settings import Settings, SettingsFault, load_settings, variable_of
+from codebox.settings import Settings, variable_of
+from codebox.settings_loading import SettingsFault, load_settings
 from sandbox_core.limits import limit_records
 from tests.codebox.tokens import SECRET
 

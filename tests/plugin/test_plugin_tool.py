@@ -92,6 +92,22 @@ def test_the_packages_it_names_are_in_the_image(tools):
     assert "stdout:\nall\n" in text
 
 
+def test_what_there_is_can_be_listed(tools):
+    def ask(method, **given):
+        return asyncio.run(method(__user__={"id": "u"}, __chat_id__="c", **given))
+
+    packages = ask(tools.list_packages)
+    assert re.match(r"Python 3\.\d+\.\d+, (\d+) of \1 packages:\n", packages)
+    assert "\nnumpy " in packages
+    few = ask(tools.list_packages, filter="Scikit_learn, nothing-like-it")
+    assert re.fullmatch(r"Python \S+, 1 of \d+ packages:\nscikit-learn \S+\n", few)
+    assert "matches “cowsay”" in ask(tools.list_packages, filter="cowsay")
+    languages = ask(tools.list_languages)
+    assert languages.startswith("python: Python 3.")
+    assert "\nrust" not in languages
+    assert ask(tools.list_languages, filter="sqlite").startswith("sql: SQL (SQLite) 3.")
+
+
 def test_a_person_may_lower_a_limit(tools):
     own = {"id": "u", "valves": tools.UserValves(timeout_seconds=1)}
     text, _ = call(tools, "import time; time.sleep(9)", user=own)

@@ -44,6 +44,8 @@ LAYERS = {
     "sandbox_core.boot": 6,
     "sandbox_core.runner": 6,
     "sandbox_core.pool": 6,
+    "sandbox_core.installer": 6,
+    "sandbox_core.installing_runner": 6,
     "sandbox_core.reaper": 6,
     "sandbox_core.terminal": 6,
     "sandbox_core.doctor": 7,

@@ -5,7 +5,8 @@ from typing import get_args
 
 import pytest
 
-from codebox.settings import Settings, SettingsFault, load_settings
+from codebox.settings import Settings
+from codebox.settings_loading import SettingsFault, load_settings
 from owui_plugin.valves import EveryValve
 from sandbox_core.engines.choice import (
     ENGINE_NAMES,

@@ -62,8 +62,21 @@ def test_the_environment_holds_nothing_of_the_host(monkeypatch):
         "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS",
         "MKL_NUM_THREADS",
+        "PIP_RETRIES",
+        "PIP_DISABLE_PIP_VERSION_CHECK",
     }
     assert env["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_sandbox_with_packages_has_a_folder_for_them():
+    frame = boot_frame(Limits(), 60.5, has_packages=True)
+    ((_, payload),) = frames_of(frame)
+    boot = literal(payload)
+    assert boot["folders"][-1] == "/packages"
+    assert boot["packages"].startswith("/packages/")
+    assert boot["env"]["PYTHONUSERBASE"] == "/packages"
+    assert boot["env"]["PATH"].startswith("/packages/bin:/usr/local/sbin:")
+    assert boot_of(Limits())["packages"] == ""
 
 
 def test_files_come_before_the_job_in_chunks():

@@ -184,6 +184,14 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         pull_missing_image=True,
         self_test=False,
         accept_unproven="disk-limit",
+        network="packages",
+        packages_index="http://10.0.0.2:5000/index/",
+        packages_network="n",
+        packages_runtime="r",
+        packages_mb=1,
+        packages_seconds=1,
+        packages_allowed="a",
+        packages_denied="b",
         max_concurrent_runs=1,
         max_concurrent_runs_per_user=1,
         max_waiting_runs=1,
@@ -261,3 +269,17 @@ def test_data_folders_belong_to_the_engine_and_not_to_a_service():
     }
     with pytest.raises(SettingsError, match="CODEBOX_DATA_FOLDERS"):
         resolve_settings(ToolValves(), None, environ)
+
+
+def test_packages_are_off_until_an_index_is_named():
+    assert resolved().shared.installs is None
+    with pytest.raises(SettingsError, match="no index to take them from"):
+        resolved(RUN_CODE_NETWORK="packages")
+    index = {"RUN_CODE_PACKAGES_INDEX": "http://10.0.0.2:5000/index/"}
+    on = {"RUN_CODE_NETWORK": "packages", **index}
+    shared = resolved(**on, RUN_CODE_PACKAGES_DENIED="Bad_One, x").shared
+    assert shared.may_install
+    assert shared.installs.network == "run-code-packages"
+    assert shared.installs.denied == {"bad-one", "x"}
+    with pytest.raises(SettingsError, match="backend runsc"):
+        resolved(**on, RUN_CODE_BACKEND="runsc")
