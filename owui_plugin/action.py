@@ -21,7 +21,12 @@ from owui_plugin.blocks import (
 )
 from owui_plugin.check import check_sandbox
 from owui_plugin.command_line import run_plugin_file
-from owui_plugin.dialogs import ask_to_stop, choose_blocks, choose_language
+from owui_plugin.dialogs import (
+    ask_to_check,
+    ask_to_stop,
+    choose_blocks,
+    choose_language,
+)
 from owui_plugin.file_store import Place
 from owui_plugin.host import Emitter, emit, emitter_for, stored_message
 from owui_plugin.interrupted import mark_interrupted_runs_soon
@@ -38,6 +43,7 @@ from owui_plugin.valves import ActionValves, PersonalValves
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import RunRequest, RunResult, Step
+from sandbox_core.outcome import Outcome
 from sandbox_core.requirements import asks_for_packages
 
 __all__ = ["Action"]
@@ -148,9 +154,9 @@ async def _run_click(
     candidates = await _candidates(blocks, click.caller)
     installs, programs, notes = _sort_blocks(candidates, settings.shared.may_install)
     if not programs:
-        await _refuse_click(
-            click.emitter, notes[0] if notes else why_nothing_runs(blocks)
-        )
+        sentence = notes[0] if notes else why_nothing_runs(blocks)
+        await _refuse_click(click.emitter, sentence)
+        _offer_check(click, settings, sentence)
         return None
     chosen = await choose_blocks(click.caller, programs, click.is_admin)
     if isinstance(chosen, str):
@@ -184,6 +190,21 @@ def _sort_blocks(
     if not programs:
         installs, programs = [], installs
     return installs, programs, notes
+
+
+def _offer_check(click: _Click, settings: Settings, sentence: str) -> None:
+    """Ask an administrator, beside the click, which must not wait for the answer."""
+
+    async def ask() -> None:
+        if not await ask_to_check(click.caller, sentence):
+            return
+        try:
+            await check_sandbox(settings.shared, click.emitter, click.caller)
+        except SandboxError as error:
+            await _refuse_click(click.emitter, str(error))
+
+    if click.is_admin:
+        keep_task(ask())
 
 
 async def _candidates(blocks: Sequence[CodeBlock], caller: Any) -> list[CodeBlock]:
@@ -250,6 +271,8 @@ async def _run_blocks(
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)
         shown_bytes = settings.shown_output_kb * 1024
+        if result.outcome is Outcome.SANDBOX_ERROR:
+            _offer_check(click, settings, result.message)
         result = await files.keep(result, shown_bytes)
         notes.extend(files.notes(result))
         if files.embeds:

@@ -13,6 +13,7 @@ from sandbox_core.languages import LANGUAGES, find_language
 
 __all__ = [
     "CHECK",
+    "ask_to_check",
     "ask_to_stop",
     "choose_blocks",
     "choose_language",
@@ -79,6 +80,19 @@ async def ask_to_stop(caller: Any) -> bool:
     question = {
         "title": "This code is still running",
         "message": "Stop it? What it printed so far is kept.",
+    }
+    try:
+        return await _ask(caller, "confirmation", question) is True
+    except _NoDialog:
+        return False
+
+
+async def ask_to_check(caller: Any, sentence: str) -> bool:
+    """Whether an administrator, who reads why nothing ran, wants the sandbox checked."""
+    question = {
+        "title": "Check the sandbox?",
+        "message": f"{sentence}\n\nAs an administrator you can have the sandbox checked now. It "
+        "takes half a minute.",
     }
     try:
         return await _ask(caller, "confirmation", question) is True

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     753b4341625de378d23f12dad41e80159fc5e97c0de4741835cf348245463a2c
+#     4e8b8bccc86365a9453e6977de08446cbff2ca20548cf3262ae08189c37ae12c
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -6487,7 +6487,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+753b4341625d"
+BUILD_ID = "0.1.0+4e8b8bccc863"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -11919,6 +11919,19 @@ async def ask_to_stop(caller: Any) -> bool:
         return False
 
 
+async def ask_to_check(caller: Any, sentence: str) -> bool:
+    """Whether an administrator, who reads why nothing ran, wants the sandbox checked."""
+    question = {
+        "title": "Check the sandbox?",
+        "message": f"{sentence}\n\nAs an administrator you can have the sandbox checked now. It "
+        "takes half a minute.",
+    }
+    try:
+        return await _ask(caller, "confirmation", question) is True
+    except _NoDialog:
+        return False
+
+
 async def show_report(caller: Any, title: str, text: str) -> None:
     """Show a text until it is clicked away."""
     with suppress(_NoDialog):
@@ -14289,9 +14302,9 @@ async def _run_click(
     candidates = await _candidates(blocks, click.caller)
     installs, programs, notes = _sort_blocks(candidates, settings.shared.may_install)
     if not programs:
-        await _refuse_click(
-            click.emitter, notes[0] if notes else why_nothing_runs(blocks)
-        )
+        sentence = notes[0] if notes else why_nothing_runs(blocks)
+        await _refuse_click(click.emitter, sentence)
+        _offer_check(click, settings, sentence)
         return None
     chosen = await choose_blocks(click.caller, programs, click.is_admin)
     if isinstance(chosen, str):
@@ -14325,6 +14338,21 @@ def _sort_blocks(
     if not programs:
         installs, programs = [], installs
     return installs, programs, notes
+
+
+def _offer_check(click: _Click, settings: Settings, sentence: str) -> None:
+    """Ask an administrator, beside the click, which must not wait for the answer."""
+
+    async def ask() -> None:
+        if not await ask_to_check(click.caller, sentence):
+            return
+        try:
+            await check_sandbox(settings.shared, click.emitter, click.caller)
+        except SandboxError as error:
+            await _refuse_click(click.emitter, str(error))
+
+    if click.is_admin:
+        keep_task(ask())
 
 
 async def _candidates(blocks: Sequence[CodeBlock], caller: Any) -> list[CodeBlock]:
@@ -14391,6 +14419,8 @@ async def _run_blocks(
             places = line_notes(str(result.stderr), steps, line_map, result.failed_step)
             notes.extend(places)
         shown_bytes = settings.shown_output_kb * 1024
+        if result.outcome is Outcome.SANDBOX_ERROR:
+            _offer_check(click, settings, result.message)
         result = await files.keep(result, shown_bytes)
         notes.extend(files.notes(result))
         if files.embeds:

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     753b4341625de378d23f12dad41e80159fc5e97c0de4741835cf348245463a2c
+#     4e8b8bccc86365a9453e6977de08446cbff2ca20548cf3262ae08189c37ae12c
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -6477,7 +6477,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+753b4341625d"
+BUILD_ID = "0.1.0+4e8b8bccc863"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 

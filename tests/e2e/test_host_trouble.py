@@ -26,7 +26,7 @@ from tests.e2e.runs import (
     wait_until,
 )
 from tests.owui.browser import ChatPage
-from tests.owui.scripted_model import Reply, ScriptedModel, ToolCall
+from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 from tests.owui.server import OpenWebUIServer
 
 Picture = Callable[[ChatPage, str], None]
@@ -205,3 +205,28 @@ def test_h01_a_restart_during_runs(
     member_page.press(BUTTON)
     member_page.confirm()
     member_page.wait_for_answer_text("Python · stopped")
+
+
+def test_an_administrator_checks_the_sandbox_from_any_answer(
+    admin: Person, admin_page: ChatPage, model: ScriptedModel, picture: Picture
+) -> None:
+    model.script(Reply("No code in here."))
+    with valves(admin.client, image="no-such-image:1"):
+        admin_page.new_chat(MODEL)
+        admin_page.ask("hello")
+        admin_page.press(BUTTON)
+        assert "nothing to run" in admin_page.dialog().inner_text()
+        admin_page.confirm()
+        admin_page.wait_for_text("1 to mend")
+        admin_page.wait_for_text("The image no-such-image:1 is not on this host")
+        picture(admin_page, "report")
+        admin_page.confirm()
+
+
+def test_nobody_else_is_asked(member_page: ChatPage, model: ScriptedModel) -> None:
+    model.script(Reply("No code in here."))
+    member_page.new_chat(MODEL)
+    member_page.ask("hello")
+    assert member_page.press_and_wait(BUTTON) == 200
+    member_page.wait_for_text("There is nothing to run")
+    assert not member_page.page.get_by_text("Check the sandbox?").count()

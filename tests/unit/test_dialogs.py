@@ -7,7 +7,13 @@ import pytest
 from owui_plugin import dialogs
 from owui_plugin.blocks import find_blocks, runnable
 from owui_plugin.check import report_text
-from owui_plugin.dialogs import CHECK, ask_to_stop, choose_blocks, choose_language
+from owui_plugin.dialogs import (
+    CHECK,
+    ask_to_check,
+    ask_to_stop,
+    choose_blocks,
+    choose_language,
+)
 from sandbox_core.engines.base import Finding
 
 TWO = runnable(find_blocks("```python\na = 1\n```\n\n```sh\n\necho b\n```\n"))
@@ -41,6 +47,15 @@ def test_only_an_administrator_is_offered_the_check_of_the_sandbox():
         for event in page.asked
     ]
     assert offered == [["all", "0", "1", CHECK], ["all", "0", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"), [(True, True), (False, False), (RuntimeError(), False)]
+)
+def test_the_check_begins_only_when_it_was_asked_for(answer, wanted):
+    page = Page(answer)
+    assert ask(ask_to_check, page, "There is nothing to run.") is wanted
+    assert "There is nothing to run." in page.asked[0]["data"]["message"]
 
 
 def test_the_report_shows_what_is_wrong_first_and_its_mend():
