@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     4e8b8bccc86365a9453e6977de08446cbff2ca20548cf3262ae08189c37ae12c
+#     b1f9b383836d9598551e6dc4229859db4364e00373047bd6f978cb97eb62d43e
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -3928,6 +3928,7 @@ class PodmanEngine(DockerEngine):
     the first of its usual sockets that exists."""
 
     name = "podman"
+    title = "Podman"
     start_command = "systemctl --user start podman.socket"
 
     def __init__(
@@ -3939,6 +3940,12 @@ class PodmanEngine(DockerEngine):
     ) -> None:
         address = docker_host or podman_address(os.environ)
         super().__init__(address, image, runtime, pull_missing_image)
+
+    def _mend_for_runtime(self) -> str:
+        return (
+            f"put this into /etc/containers/containers.conf below [engine.runtimes]: "
+            f'{self._runtime} = ["/usr/bin/runsc"]   # and restart podman.socket'
+        )
 
 
 def podman_address(environ: Mapping[str, str]) -> str:
@@ -6477,7 +6484,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+4e8b8bccc863"
+BUILD_ID = "0.1.0+b1f9b383836d"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 

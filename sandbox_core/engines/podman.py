@@ -16,6 +16,7 @@ class PodmanEngine(DockerEngine):
     the first of its usual sockets that exists."""
 
     name = "podman"
+    title = "Podman"
     start_command = "systemctl --user start podman.socket"
 
     def __init__(
@@ -27,6 +28,12 @@ class PodmanEngine(DockerEngine):
     ) -> None:
         address = docker_host or podman_address(os.environ)
         super().__init__(address, image, runtime, pull_missing_image)
+
+    def _mend_for_runtime(self) -> str:
+        return (
+            f"put this into /etc/containers/containers.conf below [engine.runtimes]: "
+            f'{self._runtime} = ["/usr/bin/runsc"]   # and restart podman.socket'
+        )
 
 
 def podman_address(environ: Mapping[str, str]) -> str:

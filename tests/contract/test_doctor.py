@@ -99,6 +99,34 @@ def test_a_file_of_the_machine_that_can_be_read_is_found(
     assert (finding.name, finding.ok) == ("no-host-files", False), finding
 
 
+def test_a_network_is_found(embedded_engine, image, monkeypatch):
+    """That of this machine, to which the program only asks for a way: it sends nothing."""
+
+    def without_namespace(*args):
+        config = runsc_bundle(*args)
+        spaces = config["linux"]["namespaces"]
+        config["linux"]["namespaces"] = [
+            entry for entry in spaces if entry["type"] != "network"
+        ]
+        return config
+
+    def of_the_host(*args):
+        return [flag.replace("network=none", "network=host") for flag in flags(*args)]
+
+    runsc_bundle, flags = runsc.bundle_config, runsc.runsc_flags
+    monkeypatch.setattr(runsc, "bundle_config", without_namespace)
+    monkeypatch.setattr(runsc, "runsc_flags", of_the_host)
+    only = tuple(proof for proof in PROOFS if proof.name == "no-network")
+    monkeypatch.setattr(doctor, "PROOFS", only)
+    runner = LocalRunner(embedded_engine, image)
+    try:
+        finding = prove_limits(runner)[0]
+    finally:
+        runner.close()
+    assert (finding.name, finding.ok) == ("no-network", False), finding
+    assert "interfaces" in finding.text or "a route to" in finding.text
+
+
 def test_what_is_left_behind_is_found(first_engine, image, monkeypatch):
     monkeypatch.setattr(doctor, "_GONE_SECONDS", 0.5)
     runner = LocalRunner(first_engine, image)
