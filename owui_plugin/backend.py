@@ -10,6 +10,8 @@ from sandbox_core.deadline import Deadline
 from sandbox_core.doctor import examine
 from sandbox_core.engines.base import Engine, Finding
 from sandbox_core.engines.choice import make_engine
+from sandbox_core.engines.runsc import RunscEngine
+from sandbox_core.engines.runsc_download import downloaded_runsc, start_runsc_download
 from sandbox_core.errors import SandboxError
 from sandbox_core.installing_runner import InstallingRunner
 from sandbox_core.reaper import Reaper
@@ -66,6 +68,8 @@ def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
+    if shared.runsc_sha512 and shared.backend == RunscEngine.name:
+        start_runsc_download(shared.runsc_address, shared.runsc_sha512)
     engine = _engine(shared)
     runner = InstallingRunner(
         engine,
@@ -116,9 +120,16 @@ def _engine(shared: SharedSettings) -> Engine:
         shared.image,
         shared.runtime,
         shared.pull_missing_image,
-        shared.runsc_path,
+        _runsc_path(shared),
         shared.images_folder,
     )
+
+
+def _runsc_path(shared: SharedSettings) -> str:
+    """The setting, else the program that was downloaded if that was asked for."""
+    if shared.runsc_path or not shared.runsc_sha512:
+        return shared.runsc_path
+    return str(downloaded_runsc(shared.runsc_sha512))
 
 
 def _data_folders(shared: SharedSettings, engine: Engine) -> DataFolders:

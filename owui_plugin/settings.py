@@ -67,6 +67,8 @@ class SharedSettings:
     docker_host: str
     runtime: str
     runsc_path: str
+    runsc_sha512: str
+    runsc_address: str
     image: str
     images_folder: str
     pull_missing_image: bool

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sandbox_core.data_folders import parse_data_folders
+from sandbox_core.engines.runsc_download import RUNSC_ADDRESS
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.limits import LimitRecord, limit_records
 from sandbox_core.proofs import PROOF_NAMES
@@ -79,6 +80,18 @@ class CommonValves(BaseModel):
     runsc_path: str = Field(
         default="",
         description="For the backend `runsc`: where gVisor's program is. Empty: that of `PATH`.",
+    )
+    runsc_sha512: str = Field(
+        default="",
+        pattern=r"^$|^[0-9a-fA-F]{128}$",
+        json_schema_extra={"allowed": "128 hexadecimal digits"},
+        description="For the backend `runsc`: gVisor's program is downloaded, in the background, "
+        "if it is not there, and kept if it has this SHA-512. Empty: nothing is downloaded.",
+    )
+    runsc_address: str = Field(
+        default=RUNSC_ADDRESS,
+        pattern=r"^https?://\S+$",
+        description="Where it is downloaded from; `{arch}` is `x86_64` or `aarch64`.",
     )
     image: str = Field(
         default="run-code-python:latest",

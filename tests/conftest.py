@@ -10,6 +10,8 @@ RUN_CODE_ENGINES        which engines to test, by comma (docker-runsc):
                           docker-NAME   NAME is Docker's name of the runtime
                           runsc         embedded, with what this host and user allow
                           runsc-watch   embedded, as on a host without control groups
+                          podman        Podman, whose usual runtime is runsc
+RUN_CODE_PODMAN_HOST    address of Podman's socket (its usual one)
 
 An engine that is named and absent fails its tests; nothing is left out silently.
 """
@@ -23,6 +25,7 @@ import pytest
 
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.engines.podman import PodmanEngine
 from sandbox_core.engines.runsc import RunscEngine
 from sandbox_core.engines.runsc_walls import ControlGroups
 from sandbox_core.leases import current_owner
@@ -103,6 +106,8 @@ def open_engine(name, image, docker_host=""):
             os.environ.get("RUN_CODE_IMAGES_FOLDER", ""),
             control_groups=ControlGroups(Path("/nowhere")) if variant else None,
         )
+    if name == "podman":
+        return PodmanEngine(os.environ.get("RUN_CODE_PODMAN_HOST", ""), image)
     pytest.fail(f"There is no engine “{name}”: set RUN_CODE_ENGINES.")
 
 

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     b1f9b383836d9598551e6dc4229859db4364e00373047bd6f978cb97eb62d43e
+#     796ad7a3e5bcd4aa45c15fefee934563a62915036ac3ee862414753b502235d1
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -36,11 +36,14 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/quota.py                    How much a person may keep of what runs make: the arithmetic, and the lock around it.
 #     owui_plugin/host_files.py               What we ask of Open WebUI's file store, each request behind one small function.
 #     sandbox_core/data_folders.py            Folders of the container host that an administrator shows to every sandbox, read-only.
-#     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
-#     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
+#     sandbox_core/engines/host_root.py       A root file system made of this machine's own Python, for where no image was prepared.
+#     sandbox_core/engines/runsc_images.py    Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
+#     sandbox_core/engines/runsc_download.py  Gets gVisor's program from an address, once, when an administrator has asked for it.
+#     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
+#     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
 #     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
 #     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
@@ -52,8 +55,6 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/engines/runsc_state.py     The folders of embedded sandboxes: what Docker keeps in labels, and the processes.
 #     sandbox_core/engines/runsc_walls.py     The limits around an embedded sandbox on the host's side: a control group where the host lets us make one, else a watch of our own.
 #     sandbox_core/engines/runsc_channel.py   The byte channel to one embedded sandbox: the pipes of a ``runsc run``.
-#     sandbox_core/engines/host_root.py       A root file system made of this machine's own Python, for where no image was prepared.
-#     sandbox_core/engines/runsc_images.py    Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
 #     sandbox_core/engines/runsc_program.py   gVisor's program on this machine: where it is, and what it may do here.
 #     sandbox_core/engines/runsc.py           The embedded engine: gVisor's program on an OCI bundle, without any daemon.
 #     sandbox_core/engines/choice.py          Which engine starts the sandboxes: the one place that knows them by name.
@@ -137,6 +138,7 @@ import threading
 import time
 import tomllib
 import unicodedata
+import urllib.request
 import uuid
 import zipfile
 from collections import Counter, OrderedDict, deque
@@ -2991,6 +2993,668 @@ def _folder_refusal(folder: DataFolder, reason: str) -> InvalidRequest:
 
 # ===== end sandbox_core/data_folders.py =====
 
+# ===== begin sandbox_core/deadline.py =====
+
+"""A point on the monotonic clock by which something must have happened."""
+
+
+class Deadline:
+    """``Deadline(5)`` passes five seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self._end - time.monotonic())
+
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self.remaining() == 0.0
+
+
+# ===== end sandbox_core/deadline.py =====
+
+# ===== begin sandbox_core/leases.py =====
+
+"""Who owns a sandbox and until when: the labels that let a reaper find what is left over."""
+
+LABEL_OWNER = "run-code.owner"
+LABEL_RUN = "run-code.run"
+LABEL_EXPIRES = "run-code.expires"
+
+_MARGIN_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One sandbox as an engine lists it. ``expires_at`` is in seconds since the epoch."""
+
+    sandbox_id: str
+    run_id: str
+    owner: str
+    expires_at: float
+
+
+def current_owner() -> str:
+    """``machine/pid/start``: this process, told apart from a later one with the same pid.
+
+    Never a person's name: labels can be read by everyone who may use the engine.
+    """
+    return f"{_machine()}/{os.getpid()}/{_process_start(os.getpid())}"
+
+
+def is_dead(lease: Lease, now: float) -> bool:
+    """Whether nobody can be using this sandbox any more.
+
+    Provable in two ways: it expired, or its owner would be seen from here and is gone.
+    """
+    if now > lease.expires_at + _MARGIN_SECONDS:
+        return True
+    machine, _, rest = lease.owner.partition("/")
+    pid, _, start = rest.partition("/")
+    if machine != _machine() or not pid.isdigit():
+        return False
+    return _process_start(int(pid)) != start
+
+
+def _machine() -> str:
+    """Where a pid means the same process: this boot of this host, and this pid namespace.
+
+    The host's name alone would not do: containers share it when they share its network, and
+    must not take each other's processes for dead.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:  # not Linux: nobody is provably dead before the lease ends
+        boot, namespace = "", str(os.getpid())
+    return f"{socket.gethostname()}.{boot}.{namespace}"
+
+
+def _process_start(pid: int) -> str:
+    """Start time of a process in clock ticks since boot (proc(5), field 22); "" if gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[19]
+
+
+# ===== end sandbox_core/leases.py =====
+
+# ===== begin sandbox_core/engines/base.py =====
+
+"""What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
+
+Life cycle, deadlines, the protocol and the outcome belong to the runner. An engine starts,
+moves bytes, kills, and lists what is left over. Its own vendor's errors are mapped to
+``sandbox_core.errors`` in one place.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
+    command line can be read from outside, and the command line from inside.
+
+    ``network`` is the engine's name of an internal network, or empty: no network at all.
+    ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
+    ``preload`` names the modules that its Python launcher imports before the job; none
+    means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
+    """
+
+    image: str
+    runtime: str
+    limits: Limits
+    run_id: str
+    owner: str
+    expires_at: float
+    argv: tuple[str, ...]
+    preload: tuple[str, ...] = ()
+    data_folders: tuple[DataFolder, ...] = ()
+    network: str = ""
+    packages_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the doctor looked at. ``mend`` is the command or line that mends it, and
+    ``why`` says what it would cost to leave it."""
+
+    name: str
+    ok: bool
+    text: str
+    mend: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KillReport:
+    """What is known after a kill. ``may_linger``: the engine did not confirm the end."""
+
+    may_linger: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a sandbox ended, as the engine saw it. ``oom`` is None when it cannot tell.
+
+    ``untrusted_diagnostics`` is what the sandbox wrote outside the protocol, bounded.
+    """
+
+    exit_code: int | None = None
+    oom: bool | None = None
+    untrusted_diagnostics: str = ""
+    may_linger: bool = False
+
+
+class CancelToken:
+    """Set once, from any thread; wakes whoever registered."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def cancel(self) -> None:
+        """Ask the run to end; what it printed so far is kept. Idempotent."""
+        with self._lock:
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def is_set(self) -> bool:
+        """Whether cancel() was called."""
+        return self._event.is_set()
+
+    def call_on_cancel(self, callback: Callable[[], None]) -> None:
+        """Call back once at cancel(), in its thread; at once if it was called before."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
+
+
+class Channel(Protocol):
+    """A duplex byte stream to one guest, and the power to end its sandbox."""
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Called by the runner's thread. Returns when all is written. Raises ChannelClosed
+        when the guest is gone, and StartFailed when the deadline passes first."""
+
+    def recv(self, timeout: float) -> bytes | None:
+        """Called by the runner's thread only. At most 256 KiB; None = nothing came within
+        ``timeout`` seconds, b"" = the end, also after a kill from another thread."""
+
+    def close_send(self) -> None:
+        """Half-close: the guest sees the end of its stdin and ends."""
+
+    def kill(self) -> KillReport:
+        """Called from any thread in any state, any number of times. Afterwards send and recv
+        return at once, and the sandbox is gone unless the report says that it may linger.
+        """
+
+    def ended(self, deadline: Deadline) -> Ended:
+        """Called by the runner after the end of the stream or a kill."""
+
+    def close(self) -> None:
+        """Always called by the runner, last: leaves no sandbox and no descriptor behind."""
+
+
+class Engine(Protocol):
+    """A source of fresh sandboxes."""
+
+    name: str
+
+    @property
+    def is_here(self) -> bool:
+        """Asked by whoever names folders of its host: whether that is this machine."""
+
+    def check(self, deadline: Deadline) -> list[Finding]:
+        """Called by the doctor: what is there, what is missing, and what mends it."""
+
+    def start(
+        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
+    ) -> Channel:
+        """Called by the runner: a new sandbox, attached before it was started. On any raise
+        nothing is left. Raises EngineError; ChannelClosed when cancelled meanwhile."""
+
+    def leftovers(self) -> list[Lease]:
+        """Called by the reaper: every sandbox of ours, whoever owns it. Raises EngineError."""
+
+    def remove(self, lease: Lease) -> None:
+        """Called by the reaper for what is provably dead. Gone already is fine."""
+
+    def image_id(self, deadline: Deadline) -> str:
+        """Called for records: the digest of the image that check() looks for; empty when it
+        is not there. Raises EngineError."""
+
+
+# ===== end sandbox_core/engines/base.py =====
+
+# ===== begin sandbox_core/engines/host_root.py =====
+
+"""A root file system made of this machine's own Python, for where no image was prepared.
+
+An allow-list: the standard library's code, named packages by their own lists of files, named
+programs, and the libraries that all of these load. Everything is copied to the path that it
+has here, into a folder with an /etc of our own; nothing else of this machine is in it.
+"""
+
+# Distributions, with what they need in turn. What is not installed here is left out.
+HOST_PACKAGES = (
+    "numpy",
+    "pandas",
+    "python-dateutil",
+    "six",
+    "pytz",
+    "tzdata",
+    "matplotlib",
+    "contourpy",
+    "cycler",
+    "fonttools",
+    "kiwisolver",
+    "packaging",
+    "pillow",
+    "pyparsing",
+)
+_PROGRAMS = (
+    *(
+        "bash",
+        "sh",
+        "env",
+        "node",
+        "awk",
+        "find",
+        "grep",
+        "sed",
+        "tar",
+        "gzip",
+        "xargs",
+    ),
+    *("basename", "cat", "chmod", "cp", "cut", "date", "dirname", "du", "df", "echo"),
+    *("false", "head", "id", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "od"),
+    *("paste", "printf", "pwd", "readlink", "rm", "rmdir", "seq", "sha256sum", "shuf"),
+    *("sleep", "sort", "split", "stat", "tac", "tail", "tee", "test", "touch", "tr"),
+    *("true", "uname", "uniq", "wc", "which", "yes", "ps", "diff"),
+)
+_DATA_FOLDERS = ("/usr/lib/locale/C.utf8", "/usr/share/zoneinfo")
+_STDLIB_SUFFIXES = (".py", ".pyc", ".so")
+_STDLIB_LEFT_OUT = {
+    *("site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter"),
+    *("turtledemo", "ensurepip"),
+}
+_TOP_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
+_ETC = {
+    "passwd": "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000::/tmp/home:/bin/bash\n",
+    "group": "root:x:0:\nsandbox:x:1000:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "hostname": "sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "resolv.conf": "",
+}
+# Changes when a root that was made before would not be made in the same way today.
+_FORMAT = "1"
+_LDD_SECONDS = 60
+_COMPILE_SECONDS = 300
+
+
+def host_root_key() -> str:
+    """Names the contents: another Python or package here means another root."""
+    parts = [_FORMAT, sys.version, _interpreter()]
+    parts += [f"{entry.name}={entry.version}" for entry in _distributions()]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def make_host_root(root: Path) -> None:
+    """Fill an empty folder. Takes some seconds. Raises OSError."""
+    _make_skeleton(root)
+    loaders = []
+    for target, source in (*_code_and_data(), *_programs(), *_package_files()):
+        _place(root, source, target)
+        if source.endswith(".so") or os.access(source, os.X_OK):
+            loaders.append(source)
+    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
+    for library in _libraries_of(loaders):
+        if not library.startswith(homes):  # a package's own, which is there already
+            _place(root, library, library)
+    _finish(root)
+
+
+def _make_skeleton(root: Path) -> None:
+    for name in ("proc", "dev", "sys", "tmp", "mnt/data", "etc", "usr/bin"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for name in _TOP_LINKS:
+        if os.path.islink(f"/{name}"):
+            (root / name).symlink_to(os.readlink(f"/{name}").lstrip("/"))
+    for name, text in _ETC.items():
+        (root / "etc" / name).write_text(text)
+
+
+def _finish(root: Path) -> None:
+    """What programs expect under a fixed name, and compiled modules: the root is read-only."""
+    stdlib = root / _stdlib().lstrip("/")
+    link = stdlib / "dist-packages"  # Debian's name for the same place
+    if (stdlib / "site-packages").is_dir() and not link.exists():
+        link.symlink_to("site-packages")
+    for name in ("python3", "python"):
+        command = root / "usr/bin" / name
+        if not command.exists():
+            command.symlink_to(_interpreter())
+    subprocess.run(
+        [sys.executable, "-m", "compileall", "-qq", "-s", str(root), str(stdlib)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=_COMPILE_SECONDS,
+        check=False,  # a few of Python's own files are broken on purpose
+    )
+
+
+def _interpreter() -> str:
+    """The real Python behind a virtual environment or a version switcher."""
+    base: str = getattr(sys, "_base_executable", "") or sys.executable
+    return os.path.realpath(base)
+
+
+def _stdlib() -> str:
+    return os.path.realpath(sysconfig.get_path("stdlib"))
+
+
+def _code_and_data() -> Iterator[tuple[str, str]]:
+    """(path in the root, path here) of the standard library's code, and of data that hold no
+    secret on any machine."""
+    for folder, below, names in os.walk(_stdlib()):
+        below[:] = [name for name in below if name not in _STDLIB_LEFT_OUT]
+        for name in names:
+            if name.endswith(_STDLIB_SUFFIXES):
+                path = os.path.join(folder, name)
+                yield path, path
+    for data in _DATA_FOLDERS:
+        for folder, _, names in os.walk(data):
+            for name in names:
+                path = os.path.join(folder, name)
+                yield path, path
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    """The interpreter, and the named programs that this machine has."""
+    yield _interpreter(), _interpreter()
+    for name in _PROGRAMS:
+        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
+        if found is not None:
+            yield found, found
+
+
+def _distributions() -> list[metadata.Distribution]:
+    found = []
+    for name in HOST_PACKAGES:
+        try:
+            found.append(metadata.distribution(name))
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _home_of(distribution: metadata.Distribution) -> str:
+    return os.path.realpath(str(distribution.locate_file("")))
+
+
+def _package_files() -> Iterator[tuple[str, str]]:
+    """(path in the root, path here) of each file that a package says is its own."""
+    site = f"{_stdlib()}/site-packages"
+    for distribution in _distributions():
+        home = _home_of(distribution)
+        for file in distribution.files or ():
+            if ".." in file.parts or "tests" in file.parts:
+                continue
+            yield f"{site}/{file}", f"{home}/{file}"
+
+
+def _libraries_of(paths: list[str]) -> set[str]:
+    """All shared libraries that these files load, as the machine's own linker finds them."""
+    done = subprocess.run(
+        ["ldd", *paths],
+        capture_output=True,
+        text=True,
+        timeout=_LDD_SECONDS,
+        check=False,  # it fails for a program without libraries
+    )
+    # "libc.so.6 => /lib/libc.so.6 (0x…)", and "/lib64/ld-linux-x86-64.so.2 (0x…)"
+    found = re.findall(r"^\t(?:\S+ => )?(/\S+) \(0x", done.stdout, re.MULTILINE)
+    return {os.path.normpath(path) for path in found}
+
+
+def _place(root: Path, source: str, path: str) -> None:
+    """Copy a file's contents to its path in the root. A link to it elsewhere is a file there;
+    one that leads to no regular file is left out."""
+    if not os.path.isfile(source):
+        return
+    folder = os.path.realpath(os.path.dirname(path))
+    target = root / folder.lstrip("/") / os.path.basename(path)
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    # Its time stays, or compiled modules would count as old; its owner and mode do not.
+    status = os.stat(source)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+    target.chmod(0o755 if status.st_mode & 0o100 else 0o644)
+
+
+# ===== end sandbox_core/engines/host_root.py =====
+
+# ===== begin sandbox_core/engines/runsc_images.py =====
+
+"""Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
+
+A prepared image is ``IMAGES/NAME/`` with ``rootfs/`` and ``image.json`` (``{"env": [...]}``);
+scripts/rootfs makes it. NAME is the image's, with ``/`` and ``:`` as ``_``.
+"""
+
+DEFAULT_ENV = (
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG=C.UTF-8",
+)
+HOST_IMAGE = "host"
+USUAL_IMAGE = "run-code-python:latest"
+_NOT_PREPARED = (
+    "The sandbox image is not on this machine, so nothing was run. An administrator should "
+    "prepare it with scripts/rootfs (docs/setup.md, “Without Docker”)."
+)
+_NOT_COPIED = (
+    "No sandbox image is prepared here, and this machine's Python could not be copied for "
+    "one, so nothing was run. An administrator should run the doctor (docs/setup.md)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RootImage:
+    """A folder that becomes a sandbox's root, and the environment of its programs."""
+
+    root: Path
+    env: tuple[str, ...]
+
+
+def default_images_folder() -> Path:
+    """Where images are prepared when no setting says."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/run-code/images")
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
+    return Path(data) / "run-code/images"
+
+
+def image_folder_name(image: str) -> str:
+    """The folder of an image: no name leads out of the images' folder."""
+    return re.sub(r"[^A-Za-z0-9.-]", "_", image).lstrip(".") or "_"
+
+
+class ImageStore:
+    """The images of one folder."""
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = Path(folder) if folder else default_images_folder()
+
+    def open(self, image: str) -> RootImage:
+        """The root of this image; for ``host``, and for the usual image when nobody has
+        prepared it, this machine's own Python, copied first if need be (some seconds).
+        Raises ImageMissing."""
+        prepared = self._folder / image_folder_name(image)
+        if (prepared / "image.json").is_file():
+            return _read_image(prepared)
+        if image not in (HOST_IMAGE, USUAL_IMAGE):
+            raise ImageMissing(_NOT_PREPARED, str(prepared))
+        try:
+            return _read_image(self._host_image())
+        except OSError as error:
+            raise ImageMissing(_NOT_COPIED, repr(error)) from error
+
+    def check(self, image: str) -> Finding:
+        """What the doctor says of this image."""
+        prepared = self._folder / image_folder_name(image)
+        try:
+            root = self.open(image).root
+        except ImageMissing as error:
+            return Finding("image", False, str(error), f"scripts/rootfs {image}")
+        if root.parent == prepared:
+            return Finding("image", True, f"The image {image} is in {prepared}.")
+        text = f"No image is prepared: sandboxes see a copy of this machine's Python ({root})."
+        return Finding("image", True, text)
+
+    def identity(self, image: str) -> str:
+        """Which image that is, for records; empty when it is not there. Raises ImageMissing
+        when it cannot be read."""
+        root = self.open(image).root
+        made = (root.parent / "image.json").stat().st_mtime
+        return f"{root.parent.name}@{made:.0f}"
+
+    def _host_image(self) -> Path:
+        """The folder of the copy, made once by whoever comes first."""
+        done = self._folder / f"host-{host_root_key()}"
+        if (done / "image.json").is_file():
+            return done
+        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with (self._folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (done / "image.json").is_file():
+                return done
+            shutil.rmtree(done, ignore_errors=True)
+            (done / "rootfs").mkdir(parents=True)
+            make_host_root(done / "rootfs")
+            # Last: a folder without it is one that was never finished.
+            write_image(done, DEFAULT_ENV)
+        return done
+
+
+def write_image(folder: Path, env: tuple[str, ...]) -> None:
+    """Declare a folder with a ``rootfs`` to be an image."""
+    text = json.dumps({"env": list(env)})
+    draft = folder / ".image.json"
+    draft.write_text(text)
+    draft.rename(folder / "image.json")
+
+
+def _read_image(folder: Path) -> RootImage:
+    try:
+        env = tuple(json.loads((folder / "image.json").read_text())["env"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ImageMissing(_NOT_PREPARED, repr(error)) from error
+    return RootImage(folder / "rootfs", env or DEFAULT_ENV)
+
+
+# ===== end sandbox_core/engines/runsc_images.py =====
+
+# ===== begin sandbox_core/engines/runsc_download.py =====
+
+"""Gets gVisor's program from an address, once, when an administrator has asked for it.
+
+What comes is kept only when it has the SHA-512 that was stated: the address may be a mirror.
+gVisor publishes each release's next to it (``ADDRESS.sha512``). Proxies are those of the
+environment (``https_proxy``, ``no_proxy``), as urllib reads them.
+"""
+
+RUNSC_ADDRESS = (
+    "https://storage.googleapis.com/gvisor/releases/release/20240729/{arch}/runsc"
+)
+_MOST_BYTES = 200 << 20
+_READ_AT_ONCE = 1 << 20
+_DOWNLOAD_SECONDS = 60.0  # without a byte
+_download_log = logging.getLogger("run_code.runsc")
+
+
+def downloaded_runsc(sha512: str, folder: Path | None = None) -> Path:
+    """Where the program of this checksum is, or would be."""
+    home = folder or default_images_folder().parent / "runsc"
+    return home / sha512[:16].lower() / "runsc"
+
+
+def start_runsc_download(address: str, sha512: str) -> None:
+    """Get it in a thread of its own, unless it is there. A failure is one line in the log,
+    and runs say meanwhile that there is no runsc."""
+    if not downloaded_runsc(sha512).exists():
+        threading.Thread(
+            target=_try, args=(address, sha512), name="run-code-runsc", daemon=True
+        ).start()
+
+
+def download_runsc(address: str, sha512: str, folder: Path | None = None) -> Path:
+    """Get it, check it, and put it in its place; ``{arch}`` in the address becomes this
+    machine's. Raises RuntimeMissing when it cannot be had, or is another one."""
+    target = downloaded_runsc(sha512, folder)
+    try:
+        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with (target.parent / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                draft = target.with_name(".runsc.draft")
+                found = _fetch(address.replace("{arch}", platform.machine()), draft)
+                if found != sha512.lower():
+                    draft.unlink()
+                    raise OSError(f"its SHA-512 is {found}, not {sha512.lower()}")
+                draft.chmod(0o755)
+                draft.rename(target)
+    except (OSError, ValueError) as error:
+        raise RuntimeMissing(
+            "gVisor's program could not be downloaded. An administrator should check "
+            "runsc_address and runsc_sha512 (docs/setup.md, “Without Docker”).",
+            repr(error),
+        ) from error
+    return target
+
+
+def _try(address: str, sha512: str) -> None:
+    try:
+        path = download_runsc(address, sha512)
+        _download_log.info("gVisor's program is in %s", path)
+    except RuntimeMissing as error:
+        _download_log.error("%s (%s)", error, error.detail)
+
+
+def _fetch(address: str, path: Path) -> str:
+    """Store what is at the address; its SHA-512. Raises OSError, ValueError."""
+    digest = hashlib.sha512()
+    size = 0
+    opener = urllib.request.build_opener()  # reads the proxies as they are now
+    with (
+        opener.open(address, timeout=_DOWNLOAD_SECONDS) as answer,
+        path.open("wb") as sink,
+    ):
+        while data := answer.read(_READ_AT_ONCE):
+            size += len(data)
+            if size > _MOST_BYTES:
+                raise OSError(f"more than {_MOST_BYTES >> 20} MiB")
+            digest.update(data)
+            sink.write(data)
+        sink.flush()
+        os.fsync(sink.fileno())
+    return digest.hexdigest()
+
+
+# ===== end sandbox_core/engines/runsc_download.py =====
+
 # ===== begin sandbox_core/proofs.py =====
 
 """Programs that try to break a limit, each with how to tell whether it was stopped.
@@ -3249,6 +3913,18 @@ class CommonValves(BaseModel):
         default="",
         description="For the backend `runsc`: where gVisor's program is. Empty: that of `PATH`.",
     )
+    runsc_sha512: str = Field(
+        default="",
+        pattern=r"^$|^[0-9a-fA-F]{128}$",
+        json_schema_extra={"allowed": "128 hexadecimal digits"},
+        description="For the backend `runsc`: gVisor's program is downloaded, in the background, "
+        "if it is not there, and kept if it has this SHA-512. Empty: nothing is downloaded.",
+    )
+    runsc_address: str = Field(
+        default=RUNSC_ADDRESS,
+        pattern=r"^https?://\S+$",
+        description="Where it is downloaded from; `{arch}` is `x86_64` or `aarch64`.",
+    )
     image: str = Field(
         default="run-code-python:latest",
         min_length=1,
@@ -3488,249 +4164,6 @@ def _zero_or_allowed(value: float, record: LimitRecord) -> float:
 
 
 # ===== end owui_plugin/valves.py =====
-
-# ===== begin sandbox_core/deadline.py =====
-
-"""A point on the monotonic clock by which something must have happened."""
-
-
-class Deadline:
-    """``Deadline(5)`` passes five seconds from now."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    def remaining(self) -> float:
-        """Seconds left, never negative."""
-        return max(0.0, self._end - time.monotonic())
-
-    def passed(self) -> bool:
-        """Whether no time is left."""
-        return self.remaining() == 0.0
-
-
-# ===== end sandbox_core/deadline.py =====
-
-# ===== begin sandbox_core/leases.py =====
-
-"""Who owns a sandbox and until when: the labels that let a reaper find what is left over."""
-
-LABEL_OWNER = "run-code.owner"
-LABEL_RUN = "run-code.run"
-LABEL_EXPIRES = "run-code.expires"
-
-_MARGIN_SECONDS = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """One sandbox as an engine lists it. ``expires_at`` is in seconds since the epoch."""
-
-    sandbox_id: str
-    run_id: str
-    owner: str
-    expires_at: float
-
-
-def current_owner() -> str:
-    """``machine/pid/start``: this process, told apart from a later one with the same pid.
-
-    Never a person's name: labels can be read by everyone who may use the engine.
-    """
-    return f"{_machine()}/{os.getpid()}/{_process_start(os.getpid())}"
-
-
-def is_dead(lease: Lease, now: float) -> bool:
-    """Whether nobody can be using this sandbox any more.
-
-    Provable in two ways: it expired, or its owner would be seen from here and is gone.
-    """
-    if now > lease.expires_at + _MARGIN_SECONDS:
-        return True
-    machine, _, rest = lease.owner.partition("/")
-    pid, _, start = rest.partition("/")
-    if machine != _machine() or not pid.isdigit():
-        return False
-    return _process_start(int(pid)) != start
-
-
-def _machine() -> str:
-    """Where a pid means the same process: this boot of this host, and this pid namespace.
-
-    The host's name alone would not do: containers share it when they share its network, and
-    must not take each other's processes for dead.
-    """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
-    except OSError:  # not Linux: nobody is provably dead before the lease ends
-        boot, namespace = "", str(os.getpid())
-    return f"{socket.gethostname()}.{boot}.{namespace}"
-
-
-def _process_start(pid: int) -> str:
-    """Start time of a process in clock ticks since boot (proc(5), field 22); "" if gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    return text.rpartition(")")[2].split()[19]
-
-
-# ===== end sandbox_core/leases.py =====
-
-# ===== begin sandbox_core/engines/base.py =====
-
-"""What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
-
-Life cycle, deadlines, the protocol and the outcome belong to the runner. An engine starts,
-moves bytes, kills, and lists what is left over. Its own vendor's errors are mapped to
-``sandbox_core.errors`` in one place.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxSpec:
-    """Everything an engine needs to know of a sandbox. It holds no secret: labels and the
-    command line can be read from outside, and the command line from inside.
-
-    ``network`` is the engine's name of an internal network, or empty: no network at all.
-    ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
-    ``preload`` names the modules that its Python launcher imports before the job; none
-    means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
-    """
-
-    image: str
-    runtime: str
-    limits: Limits
-    run_id: str
-    owner: str
-    expires_at: float
-    argv: tuple[str, ...]
-    preload: tuple[str, ...] = ()
-    data_folders: tuple[DataFolder, ...] = ()
-    network: str = ""
-    packages_mib: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that the doctor looked at. ``mend`` is the command or line that mends it, and
-    ``why`` says what it would cost to leave it."""
-
-    name: str
-    ok: bool
-    text: str
-    mend: str = ""
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class KillReport:
-    """What is known after a kill. ``may_linger``: the engine did not confirm the end."""
-
-    may_linger: bool = False
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a sandbox ended, as the engine saw it. ``oom`` is None when it cannot tell.
-
-    ``untrusted_diagnostics`` is what the sandbox wrote outside the protocol, bounded.
-    """
-
-    exit_code: int | None = None
-    oom: bool | None = None
-    untrusted_diagnostics: str = ""
-    may_linger: bool = False
-
-
-class CancelToken:
-    """Set once, from any thread; wakes whoever registered."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._lock = threading.Lock()
-        self._callbacks: list[Callable[[], None]] = []
-
-    def cancel(self) -> None:
-        """Ask the run to end; what it printed so far is kept. Idempotent."""
-        with self._lock:
-            self._event.set()
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
-
-    def is_set(self) -> bool:
-        """Whether cancel() was called."""
-        return self._event.is_set()
-
-    def call_on_cancel(self, callback: Callable[[], None]) -> None:
-        """Call back once at cancel(), in its thread; at once if it was called before."""
-        with self._lock:
-            if not self._event.is_set():
-                self._callbacks.append(callback)
-                return
-        callback()
-
-
-class Channel(Protocol):
-    """A duplex byte stream to one guest, and the power to end its sandbox."""
-
-    def send(self, data: bytes, deadline: Deadline) -> None:
-        """Called by the runner's thread. Returns when all is written. Raises ChannelClosed
-        when the guest is gone, and StartFailed when the deadline passes first."""
-
-    def recv(self, timeout: float) -> bytes | None:
-        """Called by the runner's thread only. At most 256 KiB; None = nothing came within
-        ``timeout`` seconds, b"" = the end, also after a kill from another thread."""
-
-    def close_send(self) -> None:
-        """Half-close: the guest sees the end of its stdin and ends."""
-
-    def kill(self) -> KillReport:
-        """Called from any thread in any state, any number of times. Afterwards send and recv
-        return at once, and the sandbox is gone unless the report says that it may linger.
-        """
-
-    def ended(self, deadline: Deadline) -> Ended:
-        """Called by the runner after the end of the stream or a kill."""
-
-    def close(self) -> None:
-        """Always called by the runner, last: leaves no sandbox and no descriptor behind."""
-
-
-class Engine(Protocol):
-    """A source of fresh sandboxes."""
-
-    name: str
-
-    @property
-    def is_here(self) -> bool:
-        """Asked by whoever names folders of its host: whether that is this machine."""
-
-    def check(self, deadline: Deadline) -> list[Finding]:
-        """Called by the doctor: what is there, what is missing, and what mends it."""
-
-    def start(
-        self, spec: SandboxSpec, cancel: CancelToken, deadline: Deadline
-    ) -> Channel:
-        """Called by the runner: a new sandbox, attached before it was started. On any raise
-        nothing is left. Raises EngineError; ChannelClosed when cancelled meanwhile."""
-
-    def leftovers(self) -> list[Lease]:
-        """Called by the reaper: every sandbox of ours, whoever owns it. Raises EngineError."""
-
-    def remove(self, lease: Lease) -> None:
-        """Called by the reaper for what is provably dead. Gone already is fine."""
-
-    def image_id(self, deadline: Deadline) -> str:
-        """Called for records: the digest of the image that check() looks for; empty when it
-        is not there. Raises EngineError."""
-
-
-# ===== end sandbox_core/engines/base.py =====
 
 # ===== begin sandbox_core/engines/docker_errors.py =====
 
@@ -4816,10 +5249,21 @@ class PodmanEngine(DockerEngine):
         address = docker_host or podman_address(os.environ)
         super().__init__(address, image, runtime, pull_missing_image)
 
+    def _check_runtime(self, info: dict[str, Any]) -> Finding:
+        """Podman's API runs each container in its usual runtime, whatever is asked for."""
+        finding = super()._check_runtime(info)
+        usual = str(info.get("DefaultRuntime"))
+        # The name, or else the path of a program that has it.
+        if not finding.ok or usual.rpartition("/")[2] == self._runtime:
+            return finding
+        text = f"Podman's usual runtime is {usual}, and its API takes no other."
+        return Finding("runtime", False, text, self._mend_for_runtime())
+
     def _mend_for_runtime(self) -> str:
         return (
-            f"put this into /etc/containers/containers.conf below [engine.runtimes]: "
-            f'{self._runtime} = ["/usr/bin/runsc"]   # and restart podman.socket'
+            f'in /etc/containers/containers.conf: runtime = "{self._runtime}" below '
+            f'[engine], {self._runtime} = ["/usr/bin/runsc", "--network=none"] below '
+            "[engine.runtimes]; then restart podman.socket"
         )
 
 
@@ -5449,337 +5893,6 @@ class RunscChannel:
 
 
 # ===== end sandbox_core/engines/runsc_channel.py =====
-
-# ===== begin sandbox_core/engines/host_root.py =====
-
-"""A root file system made of this machine's own Python, for where no image was prepared.
-
-An allow-list: the standard library's code, named packages by their own lists of files, named
-programs, and the libraries that all of these load. Everything is copied to the path that it
-has here, into a folder with an /etc of our own; nothing else of this machine is in it.
-"""
-
-# Distributions, with what they need in turn. What is not installed here is left out.
-HOST_PACKAGES = (
-    "numpy",
-    "pandas",
-    "python-dateutil",
-    "six",
-    "pytz",
-    "tzdata",
-    "matplotlib",
-    "contourpy",
-    "cycler",
-    "fonttools",
-    "kiwisolver",
-    "packaging",
-    "pillow",
-    "pyparsing",
-)
-_PROGRAMS = (
-    *(
-        "bash",
-        "sh",
-        "env",
-        "node",
-        "awk",
-        "find",
-        "grep",
-        "sed",
-        "tar",
-        "gzip",
-        "xargs",
-    ),
-    *("basename", "cat", "chmod", "cp", "cut", "date", "dirname", "du", "df", "echo"),
-    *("false", "head", "id", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "od"),
-    *("paste", "printf", "pwd", "readlink", "rm", "rmdir", "seq", "sha256sum", "shuf"),
-    *("sleep", "sort", "split", "stat", "tac", "tail", "tee", "test", "touch", "tr"),
-    *("true", "uname", "uniq", "wc", "which", "yes", "ps", "diff"),
-)
-_DATA_FOLDERS = ("/usr/lib/locale/C.utf8", "/usr/share/zoneinfo")
-_STDLIB_SUFFIXES = (".py", ".pyc", ".so")
-_STDLIB_LEFT_OUT = {
-    *("site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter"),
-    *("turtledemo", "ensurepip"),
-}
-_TOP_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
-_ETC = {
-    "passwd": "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000::/tmp/home:/bin/bash\n",
-    "group": "root:x:0:\nsandbox:x:1000:\n",
-    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    "hostname": "sandbox\n",
-    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-    "resolv.conf": "",
-}
-# Changes when a root that was made before would not be made in the same way today.
-_FORMAT = "1"
-_LDD_SECONDS = 60
-_COMPILE_SECONDS = 300
-
-
-def host_root_key() -> str:
-    """Names the contents: another Python or package here means another root."""
-    parts = [_FORMAT, sys.version, _interpreter()]
-    parts += [f"{entry.name}={entry.version}" for entry in _distributions()]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-
-
-def make_host_root(root: Path) -> None:
-    """Fill an empty folder. Takes some seconds. Raises OSError."""
-    _make_skeleton(root)
-    loaders = []
-    for target, source in (*_code_and_data(), *_programs(), *_package_files()):
-        _place(root, source, target)
-        if source.endswith(".so") or os.access(source, os.X_OK):
-            loaders.append(source)
-    homes = tuple(f"{_home_of(entry)}/" for entry in _distributions())
-    for library in _libraries_of(loaders):
-        if not library.startswith(homes):  # a package's own, which is there already
-            _place(root, library, library)
-    _finish(root)
-
-
-def _make_skeleton(root: Path) -> None:
-    for name in ("proc", "dev", "sys", "tmp", "mnt/data", "etc", "usr/bin"):
-        (root / name).mkdir(parents=True, exist_ok=True)
-    for name in _TOP_LINKS:
-        if os.path.islink(f"/{name}"):
-            (root / name).symlink_to(os.readlink(f"/{name}").lstrip("/"))
-    for name, text in _ETC.items():
-        (root / "etc" / name).write_text(text)
-
-
-def _finish(root: Path) -> None:
-    """What programs expect under a fixed name, and compiled modules: the root is read-only."""
-    stdlib = root / _stdlib().lstrip("/")
-    link = stdlib / "dist-packages"  # Debian's name for the same place
-    if (stdlib / "site-packages").is_dir() and not link.exists():
-        link.symlink_to("site-packages")
-    for name in ("python3", "python"):
-        command = root / "usr/bin" / name
-        if not command.exists():
-            command.symlink_to(_interpreter())
-    subprocess.run(
-        [sys.executable, "-m", "compileall", "-qq", "-s", str(root), str(stdlib)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=_COMPILE_SECONDS,
-        check=False,  # a few of Python's own files are broken on purpose
-    )
-
-
-def _interpreter() -> str:
-    """The real Python behind a virtual environment or a version switcher."""
-    base: str = getattr(sys, "_base_executable", "") or sys.executable
-    return os.path.realpath(base)
-
-
-def _stdlib() -> str:
-    return os.path.realpath(sysconfig.get_path("stdlib"))
-
-
-def _code_and_data() -> Iterator[tuple[str, str]]:
-    """(path in the root, path here) of the standard library's code, and of data that hold no
-    secret on any machine."""
-    for folder, below, names in os.walk(_stdlib()):
-        below[:] = [name for name in below if name not in _STDLIB_LEFT_OUT]
-        for name in names:
-            if name.endswith(_STDLIB_SUFFIXES):
-                path = os.path.join(folder, name)
-                yield path, path
-    for data in _DATA_FOLDERS:
-        for folder, _, names in os.walk(data):
-            for name in names:
-                path = os.path.join(folder, name)
-                yield path, path
-
-
-def _programs() -> Iterator[tuple[str, str]]:
-    """The interpreter, and the named programs that this machine has."""
-    yield _interpreter(), _interpreter()
-    for name in _PROGRAMS:
-        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
-        if found is not None:
-            yield found, found
-
-
-def _distributions() -> list[metadata.Distribution]:
-    found = []
-    for name in HOST_PACKAGES:
-        try:
-            found.append(metadata.distribution(name))
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _home_of(distribution: metadata.Distribution) -> str:
-    return os.path.realpath(str(distribution.locate_file("")))
-
-
-def _package_files() -> Iterator[tuple[str, str]]:
-    """(path in the root, path here) of each file that a package says is its own."""
-    site = f"{_stdlib()}/site-packages"
-    for distribution in _distributions():
-        home = _home_of(distribution)
-        for file in distribution.files or ():
-            if ".." in file.parts or "tests" in file.parts:
-                continue
-            yield f"{site}/{file}", f"{home}/{file}"
-
-
-def _libraries_of(paths: list[str]) -> set[str]:
-    """All shared libraries that these files load, as the machine's own linker finds them."""
-    done = subprocess.run(
-        ["ldd", *paths],
-        capture_output=True,
-        text=True,
-        timeout=_LDD_SECONDS,
-        check=False,  # it fails for a program without libraries
-    )
-    # "libc.so.6 => /lib/libc.so.6 (0x…)", and "/lib64/ld-linux-x86-64.so.2 (0x…)"
-    found = re.findall(r"^\t(?:\S+ => )?(/\S+) \(0x", done.stdout, re.MULTILINE)
-    return {os.path.normpath(path) for path in found}
-
-
-def _place(root: Path, source: str, path: str) -> None:
-    """Copy a file's contents to its path in the root. A link to it elsewhere is a file there;
-    one that leads to no regular file is left out."""
-    if not os.path.isfile(source):
-        return
-    folder = os.path.realpath(os.path.dirname(path))
-    target = root / folder.lstrip("/") / os.path.basename(path)
-    if target.exists():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    # Its time stays, or compiled modules would count as old; its owner and mode do not.
-    status = os.stat(source)
-    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
-    target.chmod(0o755 if status.st_mode & 0o100 else 0o644)
-
-
-# ===== end sandbox_core/engines/host_root.py =====
-
-# ===== begin sandbox_core/engines/runsc_images.py =====
-
-"""Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
-
-A prepared image is ``IMAGES/NAME/`` with ``rootfs/`` and ``image.json`` (``{"env": [...]}``);
-scripts/rootfs makes it. NAME is the image's, with ``/`` and ``:`` as ``_``.
-"""
-
-DEFAULT_ENV = (
-    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "LANG=C.UTF-8",
-)
-HOST_IMAGE = "host"
-USUAL_IMAGE = "run-code-python:latest"
-_NOT_PREPARED = (
-    "The sandbox image is not on this machine, so nothing was run. An administrator should "
-    "prepare it with scripts/rootfs (docs/setup.md, “Without Docker”)."
-)
-_NOT_COPIED = (
-    "No sandbox image is prepared here, and this machine's Python could not be copied for "
-    "one, so nothing was run. An administrator should run the doctor (docs/setup.md)."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RootImage:
-    """A folder that becomes a sandbox's root, and the environment of its programs."""
-
-    root: Path
-    env: tuple[str, ...]
-
-
-def default_images_folder() -> Path:
-    """Where images are prepared when no setting says."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/run-code/images")
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
-    return Path(data) / "run-code/images"
-
-
-def image_folder_name(image: str) -> str:
-    """The folder of an image: no name leads out of the images' folder."""
-    return re.sub(r"[^A-Za-z0-9.-]", "_", image).lstrip(".") or "_"
-
-
-class ImageStore:
-    """The images of one folder."""
-
-    def __init__(self, folder: str = "") -> None:
-        self._folder = Path(folder) if folder else default_images_folder()
-
-    def open(self, image: str) -> RootImage:
-        """The root of this image; for ``host``, and for the usual image when nobody has
-        prepared it, this machine's own Python, copied first if need be (some seconds).
-        Raises ImageMissing."""
-        prepared = self._folder / image_folder_name(image)
-        if (prepared / "image.json").is_file():
-            return _read_image(prepared)
-        if image not in (HOST_IMAGE, USUAL_IMAGE):
-            raise ImageMissing(_NOT_PREPARED, str(prepared))
-        try:
-            return _read_image(self._host_image())
-        except OSError as error:
-            raise ImageMissing(_NOT_COPIED, repr(error)) from error
-
-    def check(self, image: str) -> Finding:
-        """What the doctor says of this image."""
-        prepared = self._folder / image_folder_name(image)
-        try:
-            root = self.open(image).root
-        except ImageMissing as error:
-            return Finding("image", False, str(error), f"scripts/rootfs {image}")
-        if root.parent == prepared:
-            return Finding("image", True, f"The image {image} is in {prepared}.")
-        text = f"No image is prepared: sandboxes see a copy of this machine's Python ({root})."
-        return Finding("image", True, text)
-
-    def identity(self, image: str) -> str:
-        """Which image that is, for records; empty when it is not there. Raises ImageMissing
-        when it cannot be read."""
-        root = self.open(image).root
-        made = (root.parent / "image.json").stat().st_mtime
-        return f"{root.parent.name}@{made:.0f}"
-
-    def _host_image(self) -> Path:
-        """The folder of the copy, made once by whoever comes first."""
-        done = self._folder / f"host-{host_root_key()}"
-        if (done / "image.json").is_file():
-            return done
-        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with (self._folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if (done / "image.json").is_file():
-                return done
-            shutil.rmtree(done, ignore_errors=True)
-            (done / "rootfs").mkdir(parents=True)
-            make_host_root(done / "rootfs")
-            # Last: a folder without it is one that was never finished.
-            write_image(done, DEFAULT_ENV)
-        return done
-
-
-def write_image(folder: Path, env: tuple[str, ...]) -> None:
-    """Declare a folder with a ``rootfs`` to be an image."""
-    text = json.dumps({"env": list(env)})
-    draft = folder / ".image.json"
-    draft.write_text(text)
-    draft.rename(folder / "image.json")
-
-
-def _read_image(folder: Path) -> RootImage:
-    try:
-        env = tuple(json.loads((folder / "image.json").read_text())["env"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ImageMissing(_NOT_PREPARED, repr(error)) from error
-    return RootImage(folder / "rootfs", env or DEFAULT_ENV)
-
-
-# ===== end sandbox_core/engines/runsc_images.py =====
 
 # ===== begin sandbox_core/engines/runsc_program.py =====
 
@@ -6494,7 +6607,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+b1f9b383836d"
+BUILD_ID = "0.1.0+796ad7a3e5bc"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -9756,6 +9869,8 @@ class SharedSettings:
     docker_host: str
     runtime: str
     runsc_path: str
+    runsc_sha512: str
+    runsc_address: str
     image: str
     images_folder: str
     pull_missing_image: bool
@@ -11774,6 +11889,8 @@ def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
+    if shared.runsc_sha512 and shared.backend == RunscEngine.name:
+        start_runsc_download(shared.runsc_address, shared.runsc_sha512)
     engine = _engine(shared)
     runner = InstallingRunner(
         engine,
@@ -11824,9 +11941,16 @@ def _engine(shared: SharedSettings) -> Engine:
         shared.image,
         shared.runtime,
         shared.pull_missing_image,
-        shared.runsc_path,
+        _runsc_path(shared),
         shared.images_folder,
     )
+
+
+def _runsc_path(shared: SharedSettings) -> str:
+    """The setting, else the program that was downloaded if that was asked for."""
+    if shared.runsc_path or not shared.runsc_sha512:
+        return shared.runsc_path
+    return str(downloaded_runsc(shared.runsc_sha512))
 
 
 def _data_folders(shared: SharedSettings, engine: Engine) -> DataFolders:

@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from sandbox_core.engines.base import Finding
 from sandbox_core.engines.docker import DockerEngine
 
 __all__ = ["PodmanEngine", "podman_address"]
@@ -29,10 +31,21 @@ class PodmanEngine(DockerEngine):
         address = docker_host or podman_address(os.environ)
         super().__init__(address, image, runtime, pull_missing_image)
 
+    def _check_runtime(self, info: dict[str, Any]) -> Finding:
+        """Podman's API runs each container in its usual runtime, whatever is asked for."""
+        finding = super()._check_runtime(info)
+        usual = str(info.get("DefaultRuntime"))
+        # The name, or else the path of a program that has it.
+        if not finding.ok or usual.rpartition("/")[2] == self._runtime:
+            return finding
+        text = f"Podman's usual runtime is {usual}, and its API takes no other."
+        return Finding("runtime", False, text, self._mend_for_runtime())
+
     def _mend_for_runtime(self) -> str:
         return (
-            f"put this into /etc/containers/containers.conf below [engine.runtimes]: "
-            f'{self._runtime} = ["/usr/bin/runsc"]   # and restart podman.socket'
+            f'in /etc/containers/containers.conf: runtime = "{self._runtime}" below '
+            f'[engine], {self._runtime} = ["/usr/bin/runsc", "--network=none"] below '
+            "[engine.runtimes]; then restart podman.socket"
         )
 
 

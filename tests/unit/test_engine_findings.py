@@ -83,6 +83,16 @@ def test_podman_is_told_of_its_own_file():
     assert "containers.conf" in finding.mend
 
 
+@pytest.mark.parametrize(
+    ("usual", "is_well"), [("crun", False), ("runsc", True), ("/usr/bin/runsc", True)]
+)
+def test_podman_takes_only_its_usual_runtime(usual, is_well):
+    info = {"Runtimes": {"runsc": {}, "crun": {}}, "DefaultRuntime": usual}
+    finding = PodmanEngine("unix:///nowhere")._check_runtime(info)
+    assert finding.ok is is_well
+    assert is_well or "Podman's usual runtime is crun" in finding.text
+
+
 def test_a_runtime_that_is_registered_is_well():
     engine = DockerEngine("unix:///nowhere")
     assert engine._check_runtime({"Runtimes": {"runsc": {}}}).ok

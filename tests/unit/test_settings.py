@@ -179,6 +179,8 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         docker_host="tcp://host:1",
         runtime="r",
         runsc_path="/r",
+        runsc_sha512="0" * 128,
+        runsc_address="https://mirror/runsc",
         image="i",
         images_folder="/i",
         pull_missing_image=True,
