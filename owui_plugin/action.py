@@ -39,6 +39,7 @@ from owui_plugin.render import render_for_chat, running_text
 from owui_plugin.run_files import RunFiles
 from owui_plugin.runtime import claim, keep_task, start_run
 from owui_plugin.settings import Settings, resolve_settings
+from owui_plugin.update_notice import tell_of_update
 from owui_plugin.valves import ActionValves, PersonalValves
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
@@ -112,6 +113,8 @@ class Action:
                 caller=__event_call__,
             )
             settings = resolve_settings(valves, user.get("valves"), os.environ)
+            if click.is_admin and settings.update_address:
+                keep_task(tell_of_update(settings.update_address, click.emitter))
             return await _run_click(click, settings, cancel)
         except SandboxError as error:
             await _refuse_click(__event_emitter__, str(error))

@@ -149,6 +149,7 @@ class Settings:
     shared: SharedSettings
     limits: Limits
     quota: Quota
+    update_address: str
     shown_output_kb: int
     model_output_kb: int
 
@@ -185,6 +186,7 @@ def resolve_settings(
             values["kept_mb_per_user"],
             values["delete_oldest_files"],
         ),
+        update_address=values["update_address"],
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
     )

@@ -277,6 +277,13 @@ class ActionValves(CommonValves):
             "too, in each later turn."
         ),
     )
+    update_address: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the newest `run_code.py` as plain text. An administrator who "
+        "presses the button is told when it is newer; it is asked at most once in three days. "
+        "Empty: never.",
+    )
     priority: int = Field(
         default=0,
         description="Place of the button among others: lower comes first.",

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     796ad7a3e5bcd4aa45c15fefee934563a62915036ac3ee862414753b502235d1
+#     f52e78ce3bea560284dcb9cc3f2cfd4abc98f267e224f8913cfa0a700d469740
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -103,6 +103,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/file_intake.py              The files of a chat on their way into a run: found, checked, opened.
 #     owui_plugin/file_rendering.py           What a run made and showed as Markdown: pictures, players, links, the start of small texts.
 #     owui_plugin/run_files.py                The files of one run, from the chat into the work folder and from there into the store.
+#     owui_plugin/update_notice.py            Tells an administrator that a newer version is out, where a setting says where to look.
 #     owui_plugin/action.py                   The Run code button: an Action under every answer that runs the code in it.
 
 import argparse
@@ -4109,6 +4110,13 @@ class ActionValves(CommonValves):
             "too, in each later turn."
         ),
     )
+    update_address: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the newest `run_code.py` as plain text. An administrator who "
+        "presses the button is told when it is newer; it is asked at most once in three days. "
+        "Empty: never.",
+    )
     priority: int = Field(
         default=0,
         description="Place of the button among others: lower comes first.",
@@ -6607,7 +6615,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+796ad7a3e5bc"
+BUILD_ID = "0.1.0+f52e78ce3bea"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -9951,6 +9959,7 @@ class Settings:
     shared: SharedSettings
     limits: Limits
     quota: Quota
+    update_address: str
     shown_output_kb: int
     model_output_kb: int
 
@@ -9987,6 +9996,7 @@ def resolve_settings(
             values["kept_mb_per_user"],
             values["delete_oldest_files"],
         ),
+        update_address=values["update_address"],
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
     )
@@ -14323,6 +14333,82 @@ def _text_size(result: RunResult) -> int:
 
 # ===== end owui_plugin/run_files.py =====
 
+# ===== begin owui_plugin/update_notice.py =====
+
+"""Tells an administrator that a newer version is out, where a setting says where to look.
+
+The address gives the newest plugin file itself; its head has the version. It is asked at most
+once in three days, whatever comes of it, and never while somebody waits. requests takes the
+proxies of the environment.
+"""
+
+_SECONDS_BETWEEN = 3 * 24 * 3600
+_ANSWER_SECONDS = 5
+_HEAD_BYTES = 4096
+_MEMORY = "run_code_update.json"
+_VERSION_LINE = re.compile(r"^version:\s*(\d+(?:\.\d+){0,3})\s*$", re.MULTILINE)
+_update_log = logging.getLogger("run_code.update")
+
+
+async def tell_of_update(address: str, emitter: Emitter | None) -> None:
+    """Show a notification when there is a newer version. Silent in every other case."""
+    if not is_open_webui_here():
+        return
+    executor = ThreadPoolExecutor(1, "run-code-update")
+    try:
+        loop = asyncio.get_running_loop()
+        newest = await loop.run_in_executor(
+            executor, newest_version, address, Path(data_folder()) / _MEMORY
+        )
+    finally:
+        executor.shutdown(wait=False)
+    if newer_version(newest, BUILD_ID.partition("+")[0]):
+        text = (
+            f"Run code {newest} is out. docs/setup.md says how to update (“Updating”)."
+        )
+        await emit(emitter, "notification", {"type": "info", "content": text})
+
+
+def newest_version(address: str, memory: Path, now: float | None = None) -> str:
+    """The version that the address has, if it is time to ask again; else, and when nobody
+    answers, empty. ``memory`` is the file that remembers when that was."""
+    import requests
+
+    now = time.time() if now is None else now
+    if 0 <= now - _asked_at(memory) < _SECONDS_BETWEEN:
+        return ""
+    try:
+        memory.write_text(json.dumps({"asked": now}), "utf-8")
+        with closing(
+            requests.get(address, timeout=_ANSWER_SECONDS, stream=True)
+        ) as answer:
+            answer.raise_for_status()
+            head = next(answer.iter_content(_HEAD_BYTES), b"")
+    except OSError as error:  # those of requests are such, too
+        _update_log.info("no word of a newer version: %r", error)
+        return ""
+    found = _VERSION_LINE.search(head.decode("utf-8", "replace"))
+    return found[1] if found else ""
+
+
+def newer_version(version: str, ours: str) -> bool:
+    """Whether a version such as 1.10.0 comes after ours."""
+    return _as_numbers(version) > _as_numbers(ours)
+
+
+def _as_numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def _asked_at(memory: Path) -> float:
+    try:
+        return float(json.loads(memory.read_text("utf-8"))["asked"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return float("-inf")
+
+
+# ===== end owui_plugin/update_notice.py =====
+
 # ===== begin owui_plugin/action.py =====
 
 """The Run code button: an Action under every answer that runs the code in it."""
@@ -14391,6 +14477,8 @@ class Action:
                 caller=__event_call__,
             )
             settings = resolve_settings(valves, user.get("valves"), os.environ)
+            if click.is_admin and settings.update_address:
+                keep_task(tell_of_update(settings.update_address, click.emitter))
             return await _run_click(click, settings, cancel)
         except SandboxError as error:
             await _refuse_click(__event_emitter__, str(error))

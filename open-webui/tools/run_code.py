@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     796ad7a3e5bcd4aa45c15fefee934563a62915036ac3ee862414753b502235d1
+#     f52e78ce3bea560284dcb9cc3f2cfd4abc98f267e224f8913cfa0a700d469740
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -3233,6 +3233,13 @@ class ActionValves(CommonValves):
             "Output put under the answer, in KiB: its start and its end. The model reads it "
             "too, in each later turn."
         ),
+    )
+    update_address: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description="Address of the newest `run_code.py` as plain text. An administrator who "
+        "presses the button is told when it is newer; it is asked at most once in three days. "
+        "Empty: never.",
     )
     priority: int = Field(
         default=0,
@@ -6597,7 +6604,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+796ad7a3e5bc"
+BUILD_ID = "0.1.0+f52e78ce3bea"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -9879,6 +9886,7 @@ class Settings:
     shared: SharedSettings
     limits: Limits
     quota: Quota
+    update_address: str
     shown_output_kb: int
     model_output_kb: int
 
@@ -9915,6 +9923,7 @@ def resolve_settings(
             values["kept_mb_per_user"],
             values["delete_oldest_files"],
         ),
+        update_address=values["update_address"],
         shown_output_kb=values["shown_output_kb"],
         model_output_kb=values["model_output_kb"],
     )
