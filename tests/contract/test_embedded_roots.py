@@ -101,6 +101,44 @@ def test_of_this_machine_a_copied_root_shows_code_and_no_secret(
     ]
 
 
+def test_scripts_rootfs_copies_the_python_of_a_virtual_environment_and_unpacks_a_tar(
+    embedded_engine, runsc_path, tmp_path
+):
+    made = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
+    subprocess.run(made, check=True, timeout=60)
+    images = tmp_path / "images"
+    settings = {
+        "RUN_CODE_IMAGES_FOLDER": str(images),
+        "PYTHON": str(tmp_path / "venv/bin/python"),
+    }
+    copied = rootfs(settings, "host")
+    archive = tmp_path / "root.tar.gz"
+    packed = ["tar", "-czf", str(archive), "-C", str(copied / "rootfs"), "."]
+    subprocess.run(packed, check=True, timeout=120)
+    shutil.rmtree(copied)
+    assert rootfs(settings, "tar", str(archive), "mine:1") == images / "mine_1"
+    runner = LocalRunner(RunscEngine("mine:1", runsc_path, str(images)), "mine:1")
+    try:
+        result = run(runner, "import json, sys; print(json.dumps(sys.prefix))")
+    finally:
+        runner.close()
+    assert result.outcome is Outcome.OK, describe(result)
+    assert str(result.stdout) == f'"{sys.base_prefix}"\n'
+
+
+def rootfs(settings, *arguments):
+    """The folder of the image that scripts/rootfs made."""
+    done = subprocess.run(
+        [str(ROOT / "scripts/rootfs"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **settings},
+    )
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.splitlines()[-1])
+
+
 def test_an_ordinary_user_needs_nothing_but_runsc(
     embedded_engine, image, runsc_path, tmp_path
 ):
