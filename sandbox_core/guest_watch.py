@@ -57,5 +57,7 @@ class Watch:
         return now - self.full_since > FULL_SECONDS or count > 2 * limit
 
     def left_a_crowd(self):
-        """Whether a program that has ended leaves too many behind."""
+        """Whether a program that has ended leaves too many behind. It may have filled up and
+        ended between two looks, hence this last one."""
+        self.is_crowded(time.monotonic())
         return self.full and count_tasks() > self.boot["processes"] // 2

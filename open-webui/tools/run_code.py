@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     f52e78ce3bea560284dcb9cc3f2cfd4abc98f267e224f8913cfa0a700d469740
+#     b6bed76afab81df26228430fb78d0c0b87cc2c700d2b6773b7a32ee930ae2f62
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -6604,7 +6604,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+f52e78ce3bea"
+BUILD_ID = "0.1.0+b6bed76afab8"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -7705,7 +7705,9 @@ class Watch:
         return now - self.full_since > FULL_SECONDS or count > 2 * limit
 
     def left_a_crowd(self):
-        """Whether a program that has ended leaves too many behind."""
+        """Whether a program that has ended leaves too many behind. It may have filled up and
+        ended between two looks, hence this last one."""
+        self.is_crowded(time.monotonic())
         return self.full and count_tasks() > self.boot["processes"] // 2
 '''
 
