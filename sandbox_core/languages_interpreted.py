@@ -208,7 +208,7 @@ LUA = Language(
 
 R_LANGUAGE = Language(
     name="r",
-    title="R_LANGUAGE",
+    title="R",
     aliases=("rscript", "rlang"),
     file_name="main.R",
     argv=("Rscript", "--vanilla", "{source}"),

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     b6bed76afab81df26228430fb78d0c0b87cc2c700d2b6773b7a32ee930ae2f62
+#     f6af00987723794a14ed1a7801bb9bce04488a2adce09883b9ba50ee5c64ea5d
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -1664,7 +1664,7 @@ LUA = Language(
 
 R_LANGUAGE = Language(
     name="r",
-    title="R_LANGUAGE",
+    title="R",
     aliases=("rscript", "rlang"),
     file_name="main.R",
     argv=("Rscript", "--vanilla", "{source}"),
@@ -6615,7 +6615,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+b6bed76afab8"
+BUILD_ID = "0.1.0+f6af00987723"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
