@@ -140,14 +140,14 @@ def test_stop_ends_the_run_and_is_passed_on(tools):
     assert events == ["Running Python…", "The run was stopped on request."]
 
 
-def test_only_one_function_is_a_tool(tools):
+def test_three_functions_are_tools(tools):
     names = [n for n in dir(tools) if not n.startswith("_")]
     functions = [
         n
         for n in names
         if callable(getattr(tools, n)) and not isinstance(getattr(tools, n), type)
     ]
-    assert functions == ["run_code"]
+    assert functions == ["list_languages", "list_packages", "run_code"]
 
 
 def test_the_environment_wins(tools, monkeypatch):
