@@ -1,4 +1,5 @@
 import json
+
 import random
 
 print(json.ORIGIN, getattr(random, "ORIGIN", "loaded before"))
