@@ -3,7 +3,7 @@ title: Run code
 author: The authors of Run code
 version: 0.1.0
 description: A button under every answer that runs its code in a gVisor sandbox.
-required_open_webui_version: 0.9.0
+required_open_webui_version: 0.10.2
 requirements: requests, pydantic>=2, docker>=7, pyjwt, markdown-it-py>=3
 license: Apache-2.0
 icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%2024%2024'%20fill='none'%20stroke='black'%20stroke-width='2.3'%20stroke-linejoin='round'%3E%3Cpath%20d='M7%204.5v15l12-7.5z'/%3E%3C/svg%3E

@@ -3,7 +3,7 @@ title: Run code
 author: The authors of Run code
 version: 0.1.0
 description: Lets the model run code in a gVisor sandbox and read its output.
-required_open_webui_version: 0.9.0
+required_open_webui_version: 0.10.2
 requirements: requests, pydantic>=2, docker>=7, pyjwt, markdown-it-py>=3
 license: Apache-2.0
 """
