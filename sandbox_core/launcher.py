@@ -77,8 +77,6 @@ def preload(names: list[str]) -> None:
     for name in names:
         try:
             __import__(name)
-            if name == "matplotlib.pyplot":
-                draw_first_picture()
         except Exception:
             continue
     # Or the interpreter searches them for garbage at its end, for 0.4 s.
@@ -89,13 +87,6 @@ def preload(names: list[str]) -> None:
     os.dup2(saved[1], 2)
     for descriptor in (*saved, silence):
         os.close(descriptor)
-
-
-def draw_first_picture() -> None:
-    """Have matplotlib find and read its fonts. Not by pyplot, which counts its figures."""
-    figure = sys.modules["matplotlib.figure"].Figure()
-    figure.subplots().set_title("x")
-    figure.savefig(io.BytesIO(), format="png")
 
 
 def receive(descriptor: int) -> dict[str, list[str]]:

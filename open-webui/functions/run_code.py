@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     f6af00987723794a14ed1a7801bb9bce04488a2adce09883b9ba50ee5c64ea5d
+#     9f9c9a934976bffbabbb9bba7423cad0504ddc61ee4fc566d422d55d0ac758b2
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -6615,7 +6615,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+f6af00987723"
+BUILD_ID = "0.1.0+9f9c9a934976"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -8445,8 +8445,6 @@ def preload(names: list[str]) -> None:
     for name in names:
         try:
             __import__(name)
-            if name == "matplotlib.pyplot":
-                draw_first_picture()
         except Exception:
             continue
     # Or the interpreter searches them for garbage at its end, for 0.4 s.
@@ -8457,13 +8455,6 @@ def preload(names: list[str]) -> None:
     os.dup2(saved[1], 2)
     for descriptor in (*saved, silence):
         os.close(descriptor)
-
-
-def draw_first_picture() -> None:
-    """Have matplotlib find and read its fonts. Not by pyplot, which counts its figures."""
-    figure = sys.modules["matplotlib.figure"].Figure()
-    figure.subplots().set_title("x")
-    figure.savefig(io.BytesIO(), format="png")
 
 
 def receive(descriptor: int) -> dict[str, list[str]]:

@@ -201,7 +201,10 @@ def test_bad_address_and_short_secret_are_refused(runner_for):
 
 def test_service_dies_in_the_middle(start_service, runner_for, leases_of, wait_until):
     service = start_service()
-    code = 'import time\nprint("begun", flush=True)\ntime.sleep(120)\n'
+    code = (
+        "import sys, time\nsys.stdout.write('begun\\n')\nsys.stdout.flush()\n"
+        "time.sleep(120)\n"
+    )
     request = RunRequest(steps=(Step("python", code),), user="u1")
 
     def kill(event):

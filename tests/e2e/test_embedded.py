@@ -8,7 +8,6 @@ import pytest
 
 from tests.e2e.conftest import Person
 from tests.e2e.runs import BUTTON, TOOL, fenced, valves
-from tests.e2e.test_files import images_are_drawn
 from tests.owui.browser import ChatPage
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 
@@ -49,11 +48,11 @@ def test_plot_shows_live_after_reload_and_in_the_next_turn(
     assert member_page.press_and_wait(BUTTON) == 200
     member_page.wait_for_answer_text("4.4.0")
     picture(member_page, "live")
-    images_are_drawn(member_page, 1)
+    member_page.wait_for_pictures(1)
 
     member_page.reload()
     assert "4.4.0" in member_page.answer_text()
-    images_are_drawn(member_page, 1)
+    member_page.wait_for_pictures(1)
 
     member_page.ask("and now?")
     assert model.sees("4.4.0")
