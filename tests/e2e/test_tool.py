@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_core.languages import LANGUAGES
 from tests.e2e.conftest import Person
 from tests.e2e.runs import TOOL, result_of, sandboxes_of, valves, wait_until
 from tests.owui.browser import ChatPage
@@ -138,9 +139,9 @@ def test_the_model_reads_what_is_true(
     assert "Limits: at most 30 s, 512 MB memory, 1 CPU" in before["description"]
     assert "numpy" in before["description"]
     parameters = before["parameters"]["properties"]
-    assert parameters["language"]["enum"] == ["python", "bash", "javascript"]
+    assert parameters["language"]["enum"] == [one.name for one in LANGUAGES]
     assert before["parameters"]["required"] == ["code"]
-    assert set(parameters) == {"code", "language", "stdin"}
+    assert set(parameters) == {"code", "language", "stdin", "packages"}
     assert all(entry["description"] for entry in parameters.values())
     changed = {"timeout_seconds": 7, "memory_mb": 64, "model_output_kb": 2}
     with valves(admin.client, TOOL, image="other:1", **changed):
