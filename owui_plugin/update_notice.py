@@ -10,7 +10,6 @@ import json
 import logging
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -32,14 +31,8 @@ async def tell_of_update(address: str, emitter: Emitter | None) -> None:
     """Show a notification when there is a newer version. Silent in every other case."""
     if not is_open_webui_here():
         return
-    executor = ThreadPoolExecutor(1, "run-code-update")
-    try:
-        loop = asyncio.get_running_loop()
-        newest = await loop.run_in_executor(
-            executor, newest_version, address, Path(data_folder()) / _MEMORY
-        )
-    finally:
-        executor.shutdown(wait=False)
+    memory = data_folder() / _MEMORY
+    newest = await asyncio.to_thread(newest_version, address, memory)
     if newer_version(newest, BUILD_ID.partition("+")[0]):
         text = (
             f"Run code {newest} is out. docs/setup.md says how to update (“Updating”)."

@@ -45,8 +45,6 @@ class InstallingRunner(LocalRunner):
         data_folders: DataFolders | None = None,
     ) -> None:
         super().__init__(engine, image, runtime, None, pool, data_folders)
-        self._install_engine = engine
-        self._image_name = image
         self._installs = installs
         self._installer = (
             Installer(installs, self._run_installer, self._image_id)
@@ -132,9 +130,7 @@ class InstallingRunner(LocalRunner):
         return self.run_placed(request, spec, None, None, cancel)
 
     def _image_id(self) -> str:
-        return (
-            self._install_engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image_name
-        )
+        return self._engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image
 
 
 def _empty_steps(request: RunRequest) -> int:

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     9f9c9a934976bffbabbb9bba7423cad0504ddc61ee4fc566d422d55d0ac758b2
+#     46da1cde8ee45e7bb2a335fad9f55a72f111139325273f999ac281c7d8779f67
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -6615,7 +6615,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+9f9c9a934976"
+BUILD_ID = "0.1.0+46da1cde8ee4"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -11091,8 +11091,6 @@ class InstallingRunner(LocalRunner):
         data_folders: DataFolders | None = None,
     ) -> None:
         super().__init__(engine, image, runtime, None, pool, data_folders)
-        self._install_engine = engine
-        self._image_name = image
         self._installs = installs
         self._installer = (
             Installer(installs, self._run_installer, self._image_id)
@@ -11178,9 +11176,7 @@ class InstallingRunner(LocalRunner):
         return self.run_placed(request, spec, None, None, cancel)
 
     def _image_id(self) -> str:
-        return (
-            self._install_engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image_name
-        )
+        return self._engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image
 
 
 def _empty_steps(request: RunRequest) -> int:
@@ -14347,14 +14343,8 @@ async def tell_of_update(address: str, emitter: Emitter | None) -> None:
     """Show a notification when there is a newer version. Silent in every other case."""
     if not is_open_webui_here():
         return
-    executor = ThreadPoolExecutor(1, "run-code-update")
-    try:
-        loop = asyncio.get_running_loop()
-        newest = await loop.run_in_executor(
-            executor, newest_version, address, Path(data_folder()) / _MEMORY
-        )
-    finally:
-        executor.shutdown(wait=False)
+    memory = data_folder() / _MEMORY
+    newest = await asyncio.to_thread(newest_version, address, memory)
     if newer_version(newest, BUILD_ID.partition("+")[0]):
         text = (
             f"Run code {newest} is out. docs/setup.md says how to update (“Updating”)."

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     9f9c9a934976bffbabbb9bba7423cad0504ddc61ee4fc566d422d55d0ac758b2
+#     46da1cde8ee45e7bb2a335fad9f55a72f111139325273f999ac281c7d8779f67
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -6604,7 +6604,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+9f9c9a934976"
+BUILD_ID = "0.1.0+46da1cde8ee4"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -11115,8 +11115,6 @@ class InstallingRunner(LocalRunner):
         data_folders: DataFolders | None = None,
     ) -> None:
         super().__init__(engine, image, runtime, None, pool, data_folders)
-        self._install_engine = engine
-        self._image_name = image
         self._installs = installs
         self._installer = (
             Installer(installs, self._run_installer, self._image_id)
@@ -11202,9 +11200,7 @@ class InstallingRunner(LocalRunner):
         return self.run_placed(request, spec, None, None, cancel)
 
     def _image_id(self) -> str:
-        return (
-            self._install_engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image_name
-        )
+        return self._engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image
 
 
 def _empty_steps(request: RunRequest) -> int:
