@@ -17,6 +17,7 @@ An engine that is named and absent fails its tests; nothing is left out silently
 """
 
 import os
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +93,15 @@ def first_engine(docker_host, image):
     """The first engine of RUN_CODE_ENGINES, for what is the same on all."""
     with proven(open_engine(ENGINES[0], image, docker_host)) as engine:
         yield engine
+
+
+@pytest.fixture
+def socket_folder():
+    """A folder for Unix sockets, whose paths may have 107 characters: tmp_path is too long."""
+    with tempfile.TemporaryDirectory(
+        prefix="rc-", dir="/tmp", ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
 
 
 def open_engine(name, image, docker_host=""):

@@ -17,11 +17,11 @@ SLEEPER = RunRequest(
 
 
 @pytest.fixture
-def daemon(docker_host, runtime, tmp_path):
+def daemon(docker_host, runtime, socket_folder):
     """A daemon of our own with the runtime of the other one, and its smallest image."""
     client = docker.APIClient(docker_host)
     runtimes = {runtime: client.info()["Runtimes"][runtime]}
-    daemon = PrivateDaemon(tmp_path, runtimes)
+    daemon = PrivateDaemon(socket_folder, runtimes)
     try:
         daemon.start()
         own = docker.APIClient(daemon.docker_host, timeout=120)

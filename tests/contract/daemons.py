@@ -123,7 +123,7 @@ class PrivateDaemon:
                 stdout=log,
                 stderr=log,
             )
-        _wait_for_answer(self.docker_host, time.monotonic() + 30)
+        self._wait_for_answer(time.monotonic() + 30)
 
     def kill(self):
         """End it without any chance to tidy up."""
@@ -155,6 +155,19 @@ class PrivateDaemon:
                     found.append(int(entry.parent.name))
         return found
 
+    def _wait_for_answer(self, until):
+        while True:
+            try:
+                docker.APIClient(self.docker_host, timeout=10).close()
+                return
+            except DockerException:
+                if time.monotonic() > until or self._process.poll() is not None:
+                    log = (self._folder / "log").read_text()
+                    raise AssertionError(
+                        f"The daemon did not come up: {log[-2000:]}"
+                    ) from None
+                time.sleep(0.1)
+
     def _mounts(self):
         lines = Path("/proc/mounts").read_text().splitlines()
         places = [line.split()[1] for line in lines]
@@ -180,13 +193,3 @@ def private_daemon(folder, runtimes):
         yield daemon.docker_host
     finally:
         daemon.stop()
-
-
-def _wait_for_answer(address, until):
-    while True:
-        try:
-            docker.APIClient(address, timeout=10).close()
-            return
-        except DockerException:
-            assert time.monotonic() < until, "the private daemon did not come up"
-            time.sleep(0.1)

@@ -1,12 +1,9 @@
 """Fails closed: whatever Docker lacks, one clear sentence comes soon, and nothing was run."""
 
-import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -57,9 +54,9 @@ def refused(attempted, words, within):
 
 
 @pytest.fixture
-def proxy(docker_host, tmp_path):
+def proxy(docker_host, socket_folder):
     assert docker_host.startswith("unix://"), "these tests need DOCKER_HOST=unix://…"
-    proxy = SocketProxy(tmp_path / "d.sock", docker_host.removeprefix("unix://"))
+    proxy = SocketProxy(socket_folder / "d.sock", docker_host.removeprefix("unix://"))
     yield proxy
     proxy.down()
 
@@ -72,19 +69,13 @@ def test_h07_a_runtime_that_is_not_gvisor(docker_engine, docker_host, image):
     refused(attempt(docker_host, image, "runc"), "“runc” is not gVisor", 15)
 
 
-def test_h07_a_runtime_whose_binary_is_gone(tmp_path):
-    # A short path: that of a Unix socket may have 107 characters.
-    folder = Path(f"/tmp/run-code-{os.getpid()}")
-    folder.mkdir()
-    try:
-        with private_daemon(folder, {"runsc": f"{tmp_path}/gone/runsc"}) as docker_host:
-            refused(
-                attempt(docker_host, "empty:latest", "runsc"), "gVisor is not set up", 5
-            )
-            engine = DockerEngine(docker_host)
-            assert engine.leftovers() == []
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def test_h07_a_runtime_whose_binary_is_gone(tmp_path, socket_folder):
+    gone = {"runsc": f"{tmp_path}/gone/runsc"}
+    with private_daemon(socket_folder, gone) as docker_host:
+        refused(
+            attempt(docker_host, "empty:latest", "runsc"), "gVisor is not set up", 5
+        )
+        assert DockerEngine(docker_host).leftovers() == []
 
 
 def test_h06_a_missing_image_is_not_pulled(docker_engine, docker_host, runtime):
@@ -97,8 +88,8 @@ def test_h04_nobody_listens(tmp_path, image, runtime):
     refused(attempt(address, image, runtime), "cannot be reached", 5)
 
 
-def test_h05_a_daemon_that_accepts_and_never_answers(tmp_path, image, runtime):
-    with silent_socket(tmp_path / "s.sock") as docker_host:
+def test_h05_a_daemon_that_accepts_and_never_answers(socket_folder, image, runtime):
+    with silent_socket(socket_folder / "s.sock") as docker_host:
         refused(attempt(docker_host, image, runtime), "did not answer in time", 15)
 
 

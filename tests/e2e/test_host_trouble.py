@@ -37,9 +37,11 @@ SLEEPER = "import time\nprint('begun')\ntime.sleep(60)"
 
 
 @pytest.fixture
-def proxy(tmp_path: Path, docker_host: str, admin: Person) -> Iterator[DockerProxy]:
+def proxy(
+    socket_folder: Path, docker_host: str, admin: Person
+) -> Iterator[DockerProxy]:
     """Both plugins use this engine during the test."""
-    proxy = DockerProxy(tmp_path / "docker.sock", docker_host)
+    proxy = DockerProxy(socket_folder / "docker.sock", docker_host)
     proxy.start()
     try:
         with valves(admin.client, docker_host=proxy.url):
