@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import docker
 
-__all__ = ["PackageIndex", "opened_index"]
+__all__ = ["PackageIndex", "opened_index", "start_server"]
 
 READY_SECONDS = 60
 MEBIBYTE = os.urandom(1 << 20)
@@ -83,14 +83,10 @@ def opened_index(docker_host, image, mirror_image):
         undo.callback(api.close)
         back = make_network(api, undo, f"run-code-test-back-{suffix}")
         front = make_network(api, undo, f"run-code-test-front-{suffix}")
-        server = make_container(api, undo, image, SERVE, back, {})
-        api.put_archive(
-            server, "/", as_tar({f"srv/{p}": d for p, d in all_files().items()})
-        )
-        api.start(server)
+        server = start_server(api, undo, image, back)
         upstream = f"http://{address_in(api, server, back)}:8080/simple/"
         mirror = make_container(
-            api, undo, mirror_image, None, back, {"PROXPI_INDEX_URL": upstream}
+            api, undo, mirror_image, None, back, {"PIP_INDEX_URL": upstream}
         )
         api.connect_container_to_network(mirror, front)
         api.start(mirror)
@@ -103,6 +99,16 @@ def opened_index(docker_host, image, mirror_image):
         )
 
 
+def start_server(api, undo, image, network, aliases=()):
+    """The id of a container on this network that serves ``all_files`` on port 8080."""
+    server = make_container(api, undo, image, SERVE, network, {}, aliases)
+    api.put_archive(
+        server, "/", as_tar({f"srv/{p}": d for p, d in all_files().items()})
+    )
+    api.start(server)
+    return server
+
+
 def make_network(api, undo, name):
     """An internal network on which even this machine has no address."""
     options = {"com.docker.network.bridge.inhibit_ipv4": "true"}
@@ -111,7 +117,7 @@ def make_network(api, undo, name):
     return name
 
 
-def make_container(api, undo, image, command, network, environment):
+def make_container(api, undo, image, command, network, environment, aliases=()):
     """The id of a container of ours, not started yet."""
     made = api.create_container(
         image,
@@ -119,7 +125,7 @@ def make_container(api, undo, image, command, network, environment):
         environment=environment,
         host_config=api.create_host_config(network_mode=network),
         networking_config=api.create_networking_config(
-            {network: api.create_endpoint_config()}
+            {network: api.create_endpoint_config(aliases=list(aliases))}
         ),
     )
     undo.callback(api.remove_container, made["Id"], force=True, v=True)

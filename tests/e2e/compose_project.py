@@ -13,22 +13,27 @@ from docker import APIClient
 from sandbox_core.engines.docker import DockerEngine
 from scripts.bringup.process import free_port
 
-__all__ = ["ComposeProject"]
+__all__ = ["INDEX_ALIAS", "ComposeProject"]
+
+# Where the mirror looks for packages: a container of this name beside it.
+INDEX_ALIAS = "index"
 
 _FILE = Path(__file__).resolve().parents[2] / "openwebui.compose.yaml"
 _NAME = "run-code-compose-test"
 _LABEL = f"com.docker.compose.project={_NAME}"
+_PROFILES = ("--profile", "demo", "--profile", "packages")
 _EMAIL = "admin@example.com"
 _UP_SECONDS = 420
 _MODELS_URL = "http://127.0.0.1:11435/v1"  # the demo model, beside Open WebUI
 
 
 class ComposeProject:
-    """Its services with the demo model, on a free port of the loopback."""
+    """Its services with the demo model and the mirror, on a free port of the loopback."""
 
     def __init__(self, docker_host: str, image: str) -> None:
         self.docker = APIClient(docker_host, timeout=60)
         self.email = _EMAIL
+        self.mirror_network = f"{_NAME}_mirror"
         self._owner = "-"  # how the owner of codebox's sandboxes begins
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
@@ -40,6 +45,8 @@ class ComposeProject:
             "DOCKER_GID": str(os.stat(socket).st_gid),
             "CODEBOX_UID": "65534",
             "CODEBOX_IMAGE": image,
+            "CODEBOX_NETWORK": "packages",
+            "PIP_INDEX_URL": f"http://{INDEX_ALIAS}:8080/simple/",
             "OPEN_WEBUI_PORT": str(port),
             "OPENAI_API_BASE_URL": _MODELS_URL,
             "OPENAI_API_KEY": "none",
@@ -50,6 +57,7 @@ class ComposeProject:
         self.compose("up", "--detach", "--no-build")
         self.wait_for_end("plugins")
         self.wait_until_healthy("codebox")
+        self.wait_until_healthy("mirror")
 
     def down(self) -> None:
         """Stop everything and remove it with its data."""
@@ -61,7 +69,7 @@ class ComposeProject:
         """What a command of compose prints. Fails with its words."""
         command = [*_program(), "--project-name", _NAME, "--file", str(_FILE)]
         done = subprocess.run(
-            [*command, "--profile", "demo", *arguments],
+            [*command, *_PROFILES, *arguments],
             env=self._environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -130,5 +138,8 @@ def _program() -> list[str]:
 
 
 def _without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    prefixes = ("CODEBOX_", "DOCKER_", "OPENAI_", "OPEN_WEBUI_", "OWUI_", "WEBUI_")
+    prefixes = (
+        *("CODEBOX_", "DOCKER_", "MIRROR_", "OPENAI_", "OPEN_WEBUI_"),
+        *("OWUI_", "PIP_", "WEBUI_"),
+    )
     return {k: v for k, v in environ.items() if not k.startswith(prefixes)}

@@ -3,19 +3,21 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Browser
 
-from tests.e2e.compose_project import ComposeProject
-from tests.e2e.runs import BUTTON, fenced, store_answer
+from tests.contract.package_index import start_server
+from tests.e2e.compose_project import INDEX_ALIAS, ComposeProject
+from tests.e2e.runs import BUTTON, fenced, store_answer, valves
 from tests.owui.browser import ChatPage
 from tests.owui.client import ChatClient
 
 Picture = Callable[[ChatPage, str], None]
 
 MODEL = "demo-model (not an AI)"
-SERVICES = ("open-webui", "codebox", "plugins", "secrets", "demo-model")
+SERVICES = ("open-webui", "codebox", "plugins", "secrets", "demo-model", "mirror")
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,30 @@ def test_plot_of_a_run_is_shown_and_kept(page: ChatPage, picture: Picture) -> No
         assert image.evaluate("image => image.naturalWidth") > 100
         picture(page, moment)
         page.reload()
+
+
+def test_p02_install_then_run(
+    page: ChatPage,
+    project: ComposeProject,
+    client: ChatClient,
+    image: str,
+    picture: Picture,
+) -> None:
+    with ExitStack() as undo:
+        network = project.mirror_network
+        index = start_server(project.docker, undo, image, network, [INDEX_ALIAS])
+        undo.enter_context(valves(client, network="packages"))
+        install = "First:\n\n```bash\npip install cowsay\n```\n\nThen:\n\n"
+        code = "import cowsay\ncowsay.say('moo')"
+        chat_id, _ = store_answer(client, install + fenced(code))
+        page.open_chat(chat_id)
+        assert page.press_and_wait(BUTTON) == 200
+        for moment in ("live", "reloaded"):
+            page.wait_for_answer_text("cow says moo")
+            page.wait_for_answer_text("Installed for this run: cowsay 6.1.")
+            picture(page, moment)
+            page.reload()
+        assert "cowsay-6.1" in project.docker.logs(index).decode()
 
 
 def test_output_is_seen_while_the_program_runs(
