@@ -33,6 +33,7 @@ from sandbox_core.leases import current_owner
 
 ENGINES = os.environ.get("RUN_CODE_ENGINES", "docker-runsc").split(",")
 DOCKER_ENGINES = [name for name in ENGINES if name.startswith("docker-")]
+API_ENGINES = [name for name in ENGINES if name.startswith(("docker-", "podman"))]
 EMBEDDED_ENGINES = [name for name in ENGINES if name.startswith("runsc")]
 GONE_SECONDS = 15.0
 
@@ -71,6 +72,13 @@ def runtime(request):
 def docker_engine(docker_host, image, runtime):
     """The Docker engine under test, for what only Docker has."""
     with proven(DockerEngine(docker_host, image, runtime)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session", params=API_ENGINES)
+def api_engine(request, docker_host, image):
+    """The engine under test that is spoken to as Docker is, for what only those have."""
+    with proven(open_engine(request.param, image, docker_host)) as engine:
         yield engine
 
 

@@ -34,7 +34,10 @@ class DockerEngine:
 
     name = "docker"
     title = "Docker Engine"
+    program = "docker"
     start_command = "sudo systemctl start docker"
+    _api_class = DockerApi
+    _channel_class = DockerChannel
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class DockerEngine:
         pull_missing_image: bool = False,
     ) -> None:
         self._address = docker_host or os.environ.get("DOCKER_HOST", "")
-        self._api = DockerApi(self._address)
+        self._api = self._api_class(self._address, self.name.title())
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
@@ -71,7 +74,7 @@ class DockerEngine:
         except EngineError:
             remove_container(self._api, container_id)
             raise
-        channel = DockerChannel(self._api, container_id, attached)
+        channel = self._channel_class(self._api, container_id, attached)
         try:
             if cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
@@ -82,12 +85,32 @@ class DockerEngine:
         return channel
 
     def _create(self, spec: SandboxSpec, deadline: Deadline) -> str:
+        config = self._config(spec)
+        try:
+            made = self._api.call(deadline, "create_container_from_config", config)
+        except ImageMissing as error:
+            # The host of a registry is nobody's business in a chat.
+            name = spec.image.rpartition("/")[2]
+            advice = f"It is called {name}: an administrator should get it"
+            if name == spec.image:
+                advice += f" with {self._image_command(name)}"
+            advice += " (docs/setup.md, “The sandbox image”); then try again."
+            raise ImageMissing(f"{error} {advice}", error.detail) from error
+        return str(made["Id"])
+
+    def _image_command(self, image: str) -> str:
+        if "/" in image:
+            return f"{self.program} pull {image}"
+        folder = "full" if image.startswith("run-code-full") else "python"
+        return f"{self.program} build -t {image} images/{folder}"
+
+    def _config(self, spec: SandboxSpec) -> dict[str, Any]:
         labels = {
             LABEL_OWNER: spec.owner,
             LABEL_RUN: spec.run_id,
             LABEL_EXPIRES: str(int(spec.expires_at)),
         }
-        config = container_config(
+        return container_config(
             spec.image,
             spec.runtime,
             spec.argv,
@@ -98,8 +121,6 @@ class DockerEngine:
             network=spec.network,
             packages_mib=spec.packages_mib,
         )
-        made = self._api.call(deadline, "create_container_from_config", config)
-        return str(made["Id"])
 
     def leftovers(self) -> list[Lease]:
         """See Engine.leftovers."""
@@ -173,7 +194,8 @@ class DockerEngine:
         if there:
             return Finding("image", True, f"The image {self._image} is there.")
         text = f"The image {self._image} is not on this host."
-        mend = f"docker build -t {self._image} images/python   # or: docker load -i image.tar"
+        command = self._image_command(self._image)
+        mend = f"{command}   # or: {self.program} load -i image.tar"
         return Finding("image", False, text, mend)
 
 

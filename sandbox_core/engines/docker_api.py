@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sandbox_core.deadline import Deadline
@@ -18,26 +18,27 @@ _PULL_SECONDS = 600.0
 
 class DockerApi:
     """Calls to one daemon, from any thread. ``address`` is as in DOCKER_HOST; "" means the
-    default socket.
+    default socket. ``engine`` is its name in errors.
 
     Each call has a client of its own, which costs less than a millisecond: the SDK's keeps a
     connection for each address that it was ever asked for, and its time-out is an attribute.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, engine: str) -> None:
         self._address = address
+        self._engine = engine
         self._version = ""
 
     def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of docker.APIClient. Raises EngineError."""
-        with self._client(_seconds_until(deadline)) as client:
+        with self.client(deadline) as client:
             return getattr(client, method)(*args, **kwargs)
 
     def events(
         self, deadline: Deadline, container_id: str, kinds: list[str], since: int
     ) -> list[dict[str, Any]]:
         """What the daemon remembers of a container, oldest first. Raises EngineError."""
-        with self._client(_seconds_until(deadline)) as client:
+        with self.client(deadline) as client:
             stream = client.events(
                 since=since,
                 # Not in the future, or the daemon would wait for more to happen.
@@ -50,6 +51,11 @@ class DockerApi:
             finally:
                 stream.close()
 
+    def client(self, deadline: Deadline) -> AbstractContextManager[Any]:
+        """A docker.APIClient for one call that has no method there. Raises EngineError, also
+        for what is raised inside."""
+        return self._client(_seconds_until(deadline))
+
     def pull(self, image: str) -> None:
         """Fetch an image from its registry, which may take minutes. Raises EngineError."""
         with self._client(_PULL_SECONDS) as client:
@@ -58,7 +64,7 @@ class DockerApi:
     @contextmanager
     def _client(self, seconds: float) -> Iterator[Any]:
         """A client whose every request takes ``seconds`` at most. Raises EngineError."""
-        with docker_errors_mapped():
+        with docker_errors_mapped(self._engine):
             import docker
             from docker.utils import kwargs_from_env
 

@@ -199,13 +199,16 @@ class DockerChannel:
             if event["Action"] == "die"
         ]
         exit_code = codes[0] if codes else None
-        # Docker misses the event when the whole sandbox dies at once. Then, what ended it with
-        # SIGKILL before we did was the kernel.
         oom = any(event["Action"] == "oom" for event in events) or (
-            self._ended_by_itself and exit_code == _SIGKILLED
+            self._ended_by_itself and self._looks_like_oom(exit_code)
         )
         lingers = self._report is not None and self._report.may_linger
         return Ended(exit_code, oom, self._records.untrusted_diagnostics, lingers)
+
+    def _looks_like_oom(self, exit_code: int | None) -> bool:
+        """Docker misses the event when the whole sandbox dies at once. Then, what ended it
+        with SIGKILL before we did was the kernel."""
+        return exit_code == _SIGKILLED
 
     def close(self) -> None:
         """See Channel.close."""
@@ -249,4 +252,4 @@ def _is_removed(api: DockerApi, container_id: str, deadline: Deadline) -> bool:
 
 
 def _says_gone(error: EngineError) -> bool:
-    return "No such container" in error.detail
+    return "no such container" in error.detail.lower()

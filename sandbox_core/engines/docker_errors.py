@@ -1,4 +1,7 @@
-"""The one place where errors of the docker SDK and its transport become ours."""
+"""The one place where errors of the docker SDK and its transport become ours.
+
+The SDK speaks to Podman as well, so the sentences have a place for the engine's name.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +28,11 @@ _MISSING_PACKAGE = (
 )
 _NOT_REACHED = (
     "The container engine cannot be reached, so nothing was run. An administrator should "
-    "check that Docker is running and that this service may use it; then try again."
+    "check that {engine} is running and that this service may use it; then try again."
 )
 _NO_ANSWER = (
     "The container engine did not answer in time, so nothing was run. An administrator "
-    "should check Docker; then try again."
+    "should check {engine}; then try again."
 )
 NO_SSH = (
     "The container engine cannot be used by ssh, so nothing was run. An administrator should "
@@ -37,14 +40,11 @@ NO_SSH = (
 )
 _NOT_ALLOWED = (
     "This service is not allowed to use the container engine, so nothing was run. An "
-    "administrator should give it access to Docker; then try again."
+    "administrator should give it access to {engine}; then try again."
 )
-_NO_IMAGE = (
-    "The sandbox image is not on this host, so nothing was run. An administrator should "
-    "build or load it (docs/setup.md, “The sandbox image”); then try again."
-)
+_NO_IMAGE = "The sandbox image is not on this host, so nothing was run."
 _NO_RUNTIME = (
-    "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
+    "gVisor is not set up on this host, so nothing was run: {engine} cannot use the runtime "
     "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
 )
 _NO_PYTHON = (
@@ -58,17 +58,18 @@ _REFUSED = (
 
 
 @contextmanager
-def docker_errors_mapped() -> Iterator[None]:
-    """Turn whatever the docker SDK raises inside into an EngineError."""
+def docker_errors_mapped(engine: str) -> Iterator[None]:
+    """Turn whatever the docker SDK raises inside into an EngineError. ``engine`` is the name
+    of what it speaks to."""
     try:
         yield
     except EngineError:
         raise
     except Exception as error:
-        raise engine_error_from(error) from error
+        raise engine_error_from(error, engine) from error
 
 
-def engine_error_from(error: Exception) -> EngineError:
+def engine_error_from(error: Exception, engine: str) -> EngineError:
     """The EngineError for an exception of the docker SDK, requests, urllib3 or the system.
 
     Raises the same exception again when it is none of theirs: that is a fault of ours.
@@ -82,23 +83,23 @@ def engine_error_from(error: Exception) -> EngineError:
 
     detail = f"{type(error).__name__}: {error}"
     if isinstance(error, APIError):
-        return _error_from_answer(error, detail)
+        return _error_from_answer(detail, engine)
     if isinstance(error, (Timeout, TimeoutError)) or "Read timed out" in detail:
-        return EngineUnavailable(_NO_ANSWER, detail)
+        return EngineUnavailable(_NO_ANSWER.format(engine=engine), detail)
     if "PermissionError" in detail or "Permission denied" in detail:
-        return EngineUnavailable(_NOT_ALLOWED, detail)
+        return EngineUnavailable(_NOT_ALLOWED.format(engine=engine), detail)
     theirs = (RequestException, DockerException, StreamParseError, HTTPError, OSError)
     if isinstance(error, theirs):
-        return EngineUnavailable(_NOT_REACHED, detail)
+        return EngineUnavailable(_NOT_REACHED.format(engine=engine), detail)
     raise error
 
 
-def _error_from_answer(error: Exception, detail: str) -> EngineError:
+def _error_from_answer(detail: str, engine: str) -> EngineError:
     text = detail.lower()
     if "no such image" in text:
         return ImageMissing(_NO_IMAGE, detail)
     if any(words in text for words in _RUNTIME_WORDS):
-        return RuntimeMissing(_NO_RUNTIME, detail)
+        return RuntimeMissing(_NO_RUNTIME.format(engine=engine), detail)
     if any(words in text for words in _NO_PROGRAM_WORDS):
         return StartFailed(_NO_PYTHON, detail)
     return StartFailed(_REFUSED, detail)

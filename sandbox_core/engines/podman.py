@@ -1,16 +1,54 @@
-"""Podman by way of its Docker-compatible socket: the Docker engine at another address."""
+"""Podman by way of its Docker-compatible socket: the Docker engine at another address, and
+what Podman does otherwise (seen in 4.3)."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sandbox_core.engines.base import Finding
+from sandbox_core.deadline import Deadline
+from sandbox_core.engines.base import Finding, SandboxSpec
 from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.engines.docker_api import DockerApi
+from sandbox_core.engines.docker_channel import DockerChannel
 
 __all__ = ["PodmanEngine", "podman_address"]
 
 _OF_ALL = "/run/podman/podman.sock"
+# Podman puts writable folders without a size on a read-only root, unless they are named.
+_ITS_OWN_FOLDERS = ("/run", "/var/tmp")
+
+
+class PodmanApi(DockerApi):
+    """Its events end only in the future, or when they are asked not to go on."""
+
+    def events(
+        self, deadline: Deadline, container_id: str, kinds: list[str], since: int
+    ) -> list[dict[str, Any]]:
+        """See DockerApi.events. A filter by kind knows Podman's own names only."""
+        with self.client(deadline) as client:
+            answer = client.get(
+                f"{client.base_url}/v{client.api_version}/events",
+                params={
+                    "since": since,
+                    "stream": "false",
+                    "filters": json.dumps({"container": [container_id]}),
+                },
+            )
+            answer.raise_for_status()
+            events = [json.loads(line) for line in answer.text.splitlines() if line]
+        return [event for event in events if event["Action"] in kinds]
+
+
+class PodmanChannel(DockerChannel):
+    """A Channel over one container of Podman, which does not see that memory ran out."""
+
+    def _looks_like_oom(self, exit_code: int | None) -> bool:
+        """The kernel ends the whole sandbox, or the part of gVisor that holds the guest: its
+        exit code is 1 then, and a guest that fails by itself says why."""
+        silent = not self._records.untrusted_diagnostics
+        return super()._looks_like_oom(exit_code) or (exit_code == 1 and silent)
 
 
 class PodmanEngine(DockerEngine):
@@ -19,7 +57,10 @@ class PodmanEngine(DockerEngine):
 
     name = "podman"
     title = "Podman"
+    program = "podman"
     start_command = "systemctl --user start podman.socket"
+    _api_class = PodmanApi
+    _channel_class = PodmanChannel
 
     def __init__(
         self,
@@ -30,6 +71,13 @@ class PodmanEngine(DockerEngine):
     ) -> None:
         address = docker_host or podman_address(os.environ)
         super().__init__(address, image, runtime, pull_missing_image)
+
+    def _config(self, spec: SandboxSpec) -> dict[str, Any]:
+        config = super()._config(spec)
+        config["HostConfig"]["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        # It would give a timer of systemd to the health check that there is not to be.
+        del config["Healthcheck"]
+        return config
 
     def _check_runtime(self, info: dict[str, Any]) -> Finding:
         """Podman's API runs each container in its usual runtime, whatever is asked for."""

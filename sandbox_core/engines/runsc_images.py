@@ -33,8 +33,9 @@ DEFAULT_ENV = (
 HOST_IMAGE = "host"
 USUAL_IMAGE = "run-code-python:latest"
 _NOT_PREPARED = (
-    "The sandbox image is not on this machine, so nothing was run. An administrator should "
-    "prepare it with scripts/rootfs (docs/setup.md, “Without Docker”)."
+    "The sandbox image is not on this machine, so nothing was run. It is called {name}: an "
+    "administrator should prepare it with scripts/rootfs debian {name} (docs/setup.md, "
+    "“Without Docker”); then try again."
 )
 _NOT_COPIED = (
     "No sandbox image is prepared here, and this machine's Python could not be copied for "
@@ -77,7 +78,7 @@ class ImageStore:
         if (prepared / "image.json").is_file():
             return _read_image(prepared)
         if image not in (HOST_IMAGE, USUAL_IMAGE):
-            raise ImageMissing(_NOT_PREPARED, str(prepared))
+            raise _not_prepared(image, str(prepared))
         try:
             return _read_image(self._host_image())
         except OSError as error:
@@ -89,7 +90,10 @@ class ImageStore:
         try:
             root = self.open(image).root
         except ImageMissing as error:
-            return Finding("image", False, str(error), f"scripts/rootfs {image}")
+            mend = (
+                f"scripts/rootfs debian {image}   # or: scripts/rootfs docker {image}"
+            )
+            return Finding("image", False, str(error), mend)
         if root.parent == prepared:
             return Finding("image", True, f"The image {image} is in {prepared}.")
         text = f"No image is prepared: sandboxes see a copy of this machine's Python ({root})."
@@ -128,9 +132,14 @@ def write_image(folder: Path, env: tuple[str, ...]) -> None:
     draft.rename(folder / "image.json")
 
 
+def _not_prepared(image: str, detail: str) -> ImageMissing:
+    # The host of a registry is nobody's business in a chat.
+    return ImageMissing(_NOT_PREPARED.format(name=image.rpartition("/")[2]), detail)
+
+
 def _read_image(folder: Path) -> RootImage:
     try:
         env = tuple(json.loads((folder / "image.json").read_text())["env"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ImageMissing(_NOT_PREPARED, repr(error)) from error
+        raise _not_prepared(folder.name, repr(error)) from error
     return RootImage(folder / "rootfs", env or DEFAULT_ENV)

@@ -1,4 +1,4 @@
-"""The channel contract over Docker, and what only Docker has."""
+"""The channel contract over Docker's API, and what only the engines that have it do."""
 
 import time
 
@@ -12,12 +12,12 @@ from tests.contract.channel_suite import ChannelContract, lease_of
 
 class TestDockerChannel(ChannelContract):
     @pytest.fixture
-    def engine(self, docker_engine):
-        return docker_engine
+    def engine(self, api_engine):
+        return api_engine
 
     @pytest.fixture
-    def spec_values(self, image, runtime):
-        return {"image": image, "runtime": runtime}
+    def spec_values(self, image, api_engine):
+        return {"image": image, "runtime": api_engine._runtime}
 
     def test_the_reaper_takes_what_is_dead_and_nothing_else(self, engine, make_spec):
         machine = current_owner().split("/")[0]

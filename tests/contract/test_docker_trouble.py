@@ -1,4 +1,5 @@
-"""Fails closed: whatever Docker lacks, one clear sentence comes soon, and nothing was run."""
+"""Fails closed: whatever Docker or Podman lacks, one clear sentence comes soon, and nothing was
+run."""
 
 import subprocess
 import sys
@@ -18,11 +19,11 @@ from tests.contract.runs import contents, describe, run
 
 HOST_PROGRAM = """
 import sys
-from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.engines.choice import make_engine
 from sandbox_core.models import RunRequest, Step
 from sandbox_core.runner import LocalRunner
-host, image, runtime = sys.argv[1:]
-runner = LocalRunner(DockerEngine(host, image, runtime), image, runtime)
+name, host, image, runtime = sys.argv[1:]
+runner = LocalRunner(make_engine(name, host, image, runtime), image, runtime)
 runner.run(
     RunRequest(steps=(Step("python", "import time; print('up'); time.sleep(60)"),)),
     lambda event: print(event.kind, flush=True),
@@ -30,9 +31,9 @@ runner.run(
 """
 
 
-def attempt(docker_host, image, runtime):
+def attempt(engine, image, runtime=""):
     """(result, seconds) of print(1) there."""
-    runner = LocalRunner(DockerEngine(docker_host, image, runtime), image, runtime)
+    runner = LocalRunner(engine, image, runtime or engine._runtime)
     began = time.monotonic()
     try:
         return (
@@ -49,54 +50,68 @@ def refused(attempted, words, within):
     assert words in result.message
     assert "nothing was run" in result.message
     assert (str(result.stdout), contents(result)) == ("", {})
-    assert "/" not in result.message.replace("docs/setup.md", "")
+    ours = result.message.replace("docs/setup.md", "").replace("images/python", "")
+    assert "/" not in ours
     assert seconds < within
 
 
 @pytest.fixture
-def proxy(docker_host, socket_folder):
-    assert docker_host.startswith("unix://"), "these tests need DOCKER_HOST=unix://…"
-    proxy = SocketProxy(socket_folder / "d.sock", docker_host.removeprefix("unix://"))
+def elsewhere(api_engine, image):
+    """elsewhere(address): the same engine there."""
+    return lambda address: type(api_engine)(address, image)
+
+
+@pytest.fixture
+def proxy(api_engine, socket_folder):
+    target = api_engine._address
+    assert target.startswith("unix://"), "these tests need DOCKER_HOST=unix://…"
+    proxy = SocketProxy(socket_folder / "d.sock", target.removeprefix("unix://"))
     yield proxy
     proxy.down()
 
 
 def test_h07_a_runtime_that_is_not_registered(docker_engine, docker_host, image):
-    refused(attempt(docker_host, image, "nosuch"), "gVisor is not set up", 5)
+    refused(attempt(docker_engine, image, "nosuch"), "gVisor is not set up", 5)
 
 
 def test_h07_a_runtime_that_is_not_gvisor(docker_engine, docker_host, image):
-    refused(attempt(docker_host, image, "runc"), "“runc” is not gVisor", 15)
+    refused(attempt(docker_engine, image, "runc"), "“runc” is not gVisor", 15)
 
 
 def test_h07_a_runtime_whose_binary_is_gone(tmp_path, socket_folder):
     gone = {"runsc": f"{tmp_path}/gone/runsc"}
     with private_daemon(socket_folder, gone) as docker_host:
-        refused(
-            attempt(docker_host, "empty:latest", "runsc"), "gVisor is not set up", 5
-        )
-        assert DockerEngine(docker_host).leftovers() == []
+        engine = DockerEngine(docker_host)
+        refused(attempt(engine, "empty:latest"), "gVisor is not set up", 5)
+        assert engine.leftovers() == []
 
 
-def test_h06_a_missing_image_is_not_pulled(docker_engine, docker_host, runtime):
+def test_h06_a_missing_image_is_not_pulled(api_engine):
     missing = "run-code-no-such-image:latest"
-    refused(attempt(docker_host, missing, runtime), "image is not on this host", 5)
+    attempted = attempt(api_engine, missing)
+    refused(attempted, "image is not on this host", 5)
+    command = f"{api_engine.program} build -t {missing} images/python"
+    assert command in attempted[0].message
 
 
-def test_h04_nobody_listens(tmp_path, image, runtime):
-    address = f"unix://{tmp_path}/nothing.sock"
-    refused(attempt(address, image, runtime), "cannot be reached", 5)
+def test_h06_a_missing_image_of_a_registry_is_named_without_it(api_engine):
+    attempted = attempt(api_engine, "registry.internal:5000/team/mine:3")
+    refused(attempted, "It is called mine:3", 5)
+    assert "internal" not in attempted[0].message
 
 
-def test_h05_a_daemon_that_accepts_and_never_answers(socket_folder, image, runtime):
-    with silent_socket(socket_folder / "s.sock") as docker_host:
-        refused(attempt(docker_host, image, runtime), "did not answer in time", 15)
+def test_h04_nobody_listens(elsewhere, tmp_path, image):
+    engine = elsewhere(f"unix://{tmp_path}/nothing.sock")
+    refused(attempt(engine, image), "cannot be reached", 5)
 
 
-def test_h04_it_comes_back_by_itself(docker_engine, proxy, image, runtime):
-    runner = LocalRunner(
-        DockerEngine(proxy.docker_host, image, runtime), image, runtime
-    )
+def test_h05_a_daemon_that_accepts_and_never_answers(elsewhere, socket_folder, image):
+    with silent_socket(socket_folder / "s.sock") as address:
+        refused(attempt(elsewhere(address), image), "did not answer in time", 15)
+
+
+def test_h04_it_comes_back_by_itself(elsewhere, proxy, image):
+    runner = LocalRunner(elsewhere(proxy.docker_host), image)
     try:
         for _ in range(2):
             assert "cannot be reached" in run(runner, "print(1)").message
@@ -111,11 +126,9 @@ def test_h04_it_comes_back_by_itself(docker_engine, proxy, image, runtime):
         runner.close()
 
 
-def test_h04_a_daemon_that_goes_in_mid_run(docker_engine, proxy, image, runtime):
+def test_h04_a_daemon_that_goes_in_mid_run(elsewhere, proxy, image):
     proxy.up()
-    runner = LocalRunner(
-        DockerEngine(proxy.docker_host, image, runtime), image, runtime
-    )
+    runner = LocalRunner(elsewhere(proxy.docker_host), image)
     said = threading.Event()
     threading.Thread(target=lambda: said.wait(20) and proxy.down()).start()
     began = []
@@ -137,11 +150,9 @@ def test_h04_a_daemon_that_goes_in_mid_run(docker_engine, proxy, image, runtime)
     assert time.monotonic() - began[0] < 5
 
 
-def test_h05_a_daemon_that_hangs_in_mid_run(docker_engine, proxy, image, runtime):
+def test_h05_a_daemon_that_hangs_in_mid_run(elsewhere, proxy, image):
     proxy.up()
-    runner = LocalRunner(
-        DockerEngine(proxy.docker_host, image, runtime), image, runtime
-    )
+    runner = LocalRunner(elsewhere(proxy.docker_host), image)
     try:
         began = time.monotonic()
         result = run(
@@ -158,13 +169,9 @@ def test_h05_a_daemon_that_hangs_in_mid_run(docker_engine, proxy, image, runtime
         runner.close()
 
 
-def test_a_cancelled_run_does_not_wait_for_a_daemon_that_hangs(
-    docker_engine, proxy, image, runtime
-):
+def test_a_cancelled_run_does_not_wait_for_a_daemon_that_hangs(elsewhere, proxy, image):
     proxy.up()
-    runner = LocalRunner(
-        DockerEngine(proxy.docker_host, image, runtime), image, runtime
-    )
+    runner = LocalRunner(elsewhere(proxy.docker_host), image)
     cancel, cancelled = CancelToken(), []
 
     def watch(event):
@@ -183,20 +190,19 @@ def test_a_cancelled_run_does_not_wait_for_a_daemon_that_hangs(
         runner.close()
 
 
-def test_a_killed_host_process_leaves_nothing(
-    docker_engine, docker_host, image, runtime
-):
+def test_a_killed_host_process_leaves_nothing(api_engine, image):
+    where = (api_engine.name, api_engine._address)
     host = subprocess.Popen(
-        [sys.executable, "-c", HOST_PROGRAM, docker_host, image, runtime],
+        [sys.executable, "-c", HOST_PROGRAM, *where, image, api_engine._runtime],
         stdout=subprocess.PIPE,
         text=True,
     )
     with host:
         assert [host.stdout.readline() for _ in range(2)] == ["started\n", "text\n"]
-        assert len(sandboxes_of(docker_engine, host.pid)) == 1
+        assert len(sandboxes_of(api_engine, host.pid)) == 1
         host.kill()
     deadline = Deadline(10)
-    while left := sandboxes_of(docker_engine, host.pid):
+    while left := sandboxes_of(api_engine, host.pid):
         assert not deadline.passed(), f"still there: {left}"
         time.sleep(0.1)
 

@@ -53,7 +53,7 @@ def instance_of(kind):
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_every_class_is_mapped(kind):
-    mapped = engine_error_from(instance_of(kind))
+    mapped = engine_error_from(instance_of(kind), "Docker")
     expected = StartFailed if kind.__name__ in ANSWERS else EngineUnavailable
     assert type(mapped) is expected
     assert kind.__name__ in mapped.detail
@@ -70,19 +70,23 @@ def test_every_class_is_mapped(kind):
     ],
 )
 def test_errors_of_the_system_mean_that_it_cannot_be_reached(error):
-    mapped = engine_error_from(error)
+    mapped = engine_error_from(error, "Docker")
     assert type(mapped) is EngineUnavailable
     assert "cannot be reached" in str(mapped)
 
 
 def test_silence_and_refusal_have_their_own_sentences():
-    slow = engine_error_from(requests.exceptions.ReadTimeout("Read timed out."))
+    slow = engine_error_from(
+        requests.exceptions.ReadTimeout("Read timed out."), "Podman"
+    )
     denied = engine_error_from(
         requests.exceptions.ConnectionError(
             "('Connection aborted.', PermissionError(13, 'x'))"
-        )
+        ),
+        "Docker",
     )
     assert "did not answer in time" in str(slow)
+    assert "check Podman" in str(slow)
     assert "not allowed" in str(denied)
     assert isinstance(slow, EngineUnavailable)
     assert isinstance(denied, EngineUnavailable)
@@ -122,7 +126,7 @@ def test_silence_and_refusal_have_their_own_sentences():
 )
 def test_answers_of_the_daemon_name_the_cause(answer, kind, words):
     mapped = engine_error_from(
-        docker.errors.APIError("400 Client Error", explanation=answer)
+        docker.errors.APIError("400 Client Error", explanation=answer), "Docker"
     )
     assert type(mapped) is kind
     assert words in str(mapped)
@@ -130,20 +134,20 @@ def test_answers_of_the_daemon_name_the_cause(answer, kind, words):
 
 def test_a_missing_package_is_named():
     mapped = engine_error_from(
-        ModuleNotFoundError("No module named 'docker'", name="docker")
+        ModuleNotFoundError("No module named 'docker'", name="docker"), "Docker"
     )
     assert type(mapped) is EngineError
     assert "pip install docker" in str(mapped)
 
 
 def test_a_fault_of_ours_stays_what_it_is():
-    with pytest.raises(KeyError), docker_errors_mapped():
+    with pytest.raises(KeyError), docker_errors_mapped("Docker"):
         raise KeyError("ours")
 
 
 def test_an_error_that_is_mapped_already_passes():
     error = ImageMissing("once")
-    with pytest.raises(ImageMissing) as caught, docker_errors_mapped():
+    with pytest.raises(ImageMissing) as caught, docker_errors_mapped("Docker"):
         raise error
     assert caught.value is error
 
@@ -152,6 +156,8 @@ def test_no_sentence_shows_a_path_or_an_address():
     detail = (
         "HTTPConnectionPool(host='10.0.0.1'): /var/run/docker.sock: Connection refused"
     )
-    sentence = str(engine_error_from(requests.exceptions.ConnectionError(detail)))
+    sentence = str(
+        engine_error_from(requests.exceptions.ConnectionError(detail), "Docker")
+    )
     assert "10.0.0.1" not in sentence
     assert "sock" not in sentence

@@ -51,7 +51,8 @@ def test_an_image_that_was_not_prepared_is_named(tmp_path):
     engine = RunscEngine("mine:1", runsc, str(tmp_path))
     finding = next(f for f in engine.check(Deadline(10)) if f.name == "image")
     assert not finding.ok
-    assert finding.mend == "scripts/rootfs mine:1"
+    assert finding.mend.startswith("scripts/rootfs debian mine:1 ")
+    assert "It is called mine:1" in finding.text
 
 
 def test_docker_desktop_is_named():
