@@ -77,8 +77,9 @@ def _faults_together(values: Mapping[str, Any]) -> Iterator[str]:
     if values.get("network") == "packages":
         if not values.get("packages_index"):
             yield "CODEBOX_PACKAGES_INDEX: CODEBOX_NETWORK=packages needs it."
-        if values.get("container_backend") == "runsc":
-            yield "CODEBOX_NETWORK: the engine runsc has no network to install from."
+        if values.get("container_backend") in ("podman", "runsc"):
+            backend = values["container_backend"]
+            yield f"CODEBOX_NETWORK: the engine {backend} has no network to install from."
     sessions = str(values.get("owui_session_tokens", "")).lower() not in _FALSE
     if sessions and "owui_base_url" not in values:
         yield "OWUI_BASE_URL: OWUI_SESSION_TOKENS needs it."

@@ -224,10 +224,10 @@ def _check_data_folders(values: dict[str, Any]) -> None:
 def _check_packages(values: dict[str, Any]) -> None:
     if values["network"] != "packages" or values["codebox_url"]:
         return
-    if values["backend"] == "runsc":
+    if values["backend"] in ("podman", "runsc"):
         raise SettingsError(
-            "Packages cannot be installed with the backend runsc. Ask your administrator to "
-            "set network (RUN_CODE_NETWORK) to none, or to use Docker."
+            f"Packages cannot be installed with the backend {values['backend']}. Ask your "
+            "administrator to set network (RUN_CODE_NETWORK) to none, or to use Docker."
         )
     if not values["packages_index"]:
         raise SettingsError(

@@ -133,8 +133,8 @@ class CommonValves(BaseModel):
         description=(
             "What runs may reach. none: nothing. packages: before a program starts, Python "
             "packages are installed from an index, in a sandbox of their own; the program "
-            "itself reaches nothing. Not with the backend `runsc`. With codebox, both sides "
-            "must allow it."
+            "itself reaches nothing. Not with the backends `runsc` and `podman`. With codebox, "
+            "both sides must allow it."
         ),
     )
     packages_index: str = Field(

@@ -4,6 +4,7 @@ Every one ends by itself after a while, so that a host on which a limit does not
 so, and not harmed.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -58,9 +59,11 @@ for _ in range(150):
         time.sleep(3)
         os._exit(0)
 {_SURVIVED}"""
+# Beside the three there is what the host's kernel, an engine or an image may have mounted.
 _DISK = f"""\
 told = []
-for folder in ("/mnt/data", "/tmp", "/dev/shm"):
+folders = ("/mnt/data", "/tmp", "/dev/shm")
+for folder in folders:
     try:
         with open(folder + "/filled", "wb", buffering=0) as file:
             for _ in range({8 * PROOF_WORK_MIB}):
@@ -68,6 +71,13 @@ for folder in ("/mnt/data", "/tmp", "/dev/shm"):
         told.append("room")
     except OSError as error:
         told.append("full" if error.errno == 28 else str(error))
+places = {{line.split()[4] for line in open("/proc/self/mountinfo")}} | {{"/var/tmp", "/opt"}}
+for place in sorted(places - {{*folders}}):
+    try:
+        open(place + "/filled", "wb").close()
+        told.append("also " + place)
+    except OSError:
+        pass
 print(*told)
 """
 _FLOOD = f"""\
@@ -95,7 +105,13 @@ for path in ({path!r}, "/proc/1/root" + {path!r}, "/proc/self/root" + {path!r}):
     except OSError:
         pass
 print("seen" if found else "hidden")
+try:
+    print(open("/etc/hosts").read())
+except OSError:
+    pass
 """
+# What every engine writes into a sandbox's /etc/hosts.
+_USUAL_HOSTS = re.compile(r"localhost|ip6-|sandbox$|broadcasthost$")
 
 PROOFS = (
     Proof(
@@ -124,7 +140,7 @@ PROOFS = (
     ),
     Proof(
         "disk-limit",
-        "The writable folders end at their sizes",
+        "The writable folders end at their sizes, and there are no others",
         "Otherwise one program fills the host's memory or disk.",
         _DISK,
         {
@@ -133,6 +149,7 @@ PROOFS = (
             "shm_mib": PROOF_WORK_MIB,
         },
         _says("full full full"),
+        "use an image without VOLUME, made for sandboxes (docs/setup.md, “The sandbox image”)",
     ),
     Proof(
         "output-limit",
@@ -155,17 +172,32 @@ PROOFS = (
 )
 
 
-def host_file_proof(path: str) -> Proof:
-    """That a program cannot read the file at ``path`` of this machine."""
+def host_file_proof(path: str, hosts: str) -> Proof:
+    """That a program cannot read the file at ``path`` of this machine, and is told none of
+    the names in ``hosts``, which is what its /etc/hosts holds."""
+    names = _names_in(hosts)
+
+    def holds(result: RunResult) -> bool:
+        said, _, theirs = str(result.stdout).partition("\n")
+        return said == "hidden" and not names & _names_in(theirs)
+
     return Proof(
         "no-host-files",
         "Files of this machine cannot be read",
         "Otherwise programs read your secrets.",
         _READ.format(path=path),
         {},
-        _says("hidden"),
-        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”)",
+        holds,
+        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”); where "
+        "names of /etc/hosts are seen, give Podman a containers.conf as in docs/setup.md",
     )
+
+
+def _names_in(hosts: str) -> set[str]:
+    """The host names in a file as hosts(5) describes it, without the usual ones."""
+    lines = (line.partition("#")[0].split() for line in hosts.splitlines())
+    names = {name.lower() for line in lines for name in line[1:]}
+    return {name for name in names if not _USUAL_HOSTS.match(name)}
 
 
 PROOF_NAMES = (

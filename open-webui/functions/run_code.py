@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     46da1cde8ee45e7bb2a335fad9f55a72f111139325273f999ac281c7d8779f67
+#     8ff8080cc757905ceb354ad1baff2f67c3421ab0db049c6e7a73704f06570e28
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -50,7 +50,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/engines/machine.py         What of this machine may keep gVisor from running, in words, and commands that fit it.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
 #     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
-#     sandbox_core/engines/podman.py          Podman by way of its Docker-compatible socket: the Docker engine at another address.
+#     sandbox_core/engines/podman.py          Podman by way of its Docker-compatible socket: the Docker engine at another address, and what Podman does otherwise (seen in 4.3).
 #     sandbox_core/engines/runsc_errors.py    The one place where what runsc says of itself becomes an error of ours.
 #     sandbox_core/engines/runsc_state.py     The folders of embedded sandboxes: what Docker keeps in labels, and the processes.
 #     sandbox_core/engines/runsc_walls.py     The limits around an embedded sandbox on the host's side: a control group where the host lets us make one, else a watch of our own.
@@ -154,7 +154,14 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    suppress,
+)
 from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import StrEnum
@@ -3463,8 +3470,9 @@ DEFAULT_ENV = (
 HOST_IMAGE = "host"
 USUAL_IMAGE = "run-code-python:latest"
 _NOT_PREPARED = (
-    "The sandbox image is not on this machine, so nothing was run. An administrator should "
-    "prepare it with scripts/rootfs (docs/setup.md, “Without Docker”)."
+    "The sandbox image is not on this machine, so nothing was run. It is called {name}: an "
+    "administrator should prepare it with scripts/rootfs debian {name} (docs/setup.md, "
+    "“Without Docker”); then try again."
 )
 _NOT_COPIED = (
     "No sandbox image is prepared here, and this machine's Python could not be copied for "
@@ -3507,7 +3515,7 @@ class ImageStore:
         if (prepared / "image.json").is_file():
             return _read_image(prepared)
         if image not in (HOST_IMAGE, USUAL_IMAGE):
-            raise ImageMissing(_NOT_PREPARED, str(prepared))
+            raise _not_prepared(image, str(prepared))
         try:
             return _read_image(self._host_image())
         except OSError as error:
@@ -3519,7 +3527,10 @@ class ImageStore:
         try:
             root = self.open(image).root
         except ImageMissing as error:
-            return Finding("image", False, str(error), f"scripts/rootfs {image}")
+            mend = (
+                f"scripts/rootfs debian {image}   # or: scripts/rootfs docker {image}"
+            )
+            return Finding("image", False, str(error), mend)
         if root.parent == prepared:
             return Finding("image", True, f"The image {image} is in {prepared}.")
         text = f"No image is prepared: sandboxes see a copy of this machine's Python ({root})."
@@ -3558,11 +3569,16 @@ def write_image(folder: Path, env: tuple[str, ...]) -> None:
     draft.rename(folder / "image.json")
 
 
+def _not_prepared(image: str, detail: str) -> ImageMissing:
+    # The host of a registry is nobody's business in a chat.
+    return ImageMissing(_NOT_PREPARED.format(name=image.rpartition("/")[2]), detail)
+
+
 def _read_image(folder: Path) -> RootImage:
     try:
         env = tuple(json.loads((folder / "image.json").read_text())["env"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ImageMissing(_NOT_PREPARED, repr(error)) from error
+        raise _not_prepared(folder.name, repr(error)) from error
     return RootImage(folder / "rootfs", env or DEFAULT_ENV)
 
 
@@ -3709,9 +3725,11 @@ for _ in range(150):
         time.sleep(3)
         os._exit(0)
 {_SURVIVED}"""
+# Beside the three there is what the host's kernel, an engine or an image may have mounted.
 _DISK = f"""\
 told = []
-for folder in ("/mnt/data", "/tmp", "/dev/shm"):
+folders = ("/mnt/data", "/tmp", "/dev/shm")
+for folder in folders:
     try:
         with open(folder + "/filled", "wb", buffering=0) as file:
             for _ in range({8 * PROOF_WORK_MIB}):
@@ -3719,6 +3737,13 @@ for folder in ("/mnt/data", "/tmp", "/dev/shm"):
         told.append("room")
     except OSError as error:
         told.append("full" if error.errno == 28 else str(error))
+places = {{line.split()[4] for line in open("/proc/self/mountinfo")}} | {{"/var/tmp", "/opt"}}
+for place in sorted(places - {{*folders}}):
+    try:
+        open(place + "/filled", "wb").close()
+        told.append("also " + place)
+    except OSError:
+        pass
 print(*told)
 """
 _FLOOD = f"""\
@@ -3746,7 +3771,13 @@ for path in ({path!r}, "/proc/1/root" + {path!r}, "/proc/self/root" + {path!r}):
     except OSError:
         pass
 print("seen" if found else "hidden")
+try:
+    print(open("/etc/hosts").read())
+except OSError:
+    pass
 """
+# What every engine writes into a sandbox's /etc/hosts.
+_USUAL_HOSTS = re.compile(r"localhost|ip6-|sandbox$|broadcasthost$")
 
 PROOFS = (
     Proof(
@@ -3775,7 +3806,7 @@ PROOFS = (
     ),
     Proof(
         "disk-limit",
-        "The writable folders end at their sizes",
+        "The writable folders end at their sizes, and there are no others",
         "Otherwise one program fills the host's memory or disk.",
         _DISK,
         {
@@ -3784,6 +3815,7 @@ PROOFS = (
             "shm_mib": PROOF_WORK_MIB,
         },
         _says("full full full"),
+        "use an image without VOLUME, made for sandboxes (docs/setup.md, “The sandbox image”)",
     ),
     Proof(
         "output-limit",
@@ -3806,17 +3838,32 @@ PROOFS = (
 )
 
 
-def host_file_proof(path: str) -> Proof:
-    """That a program cannot read the file at ``path`` of this machine."""
+def host_file_proof(path: str, hosts: str) -> Proof:
+    """That a program cannot read the file at ``path`` of this machine, and is told none of
+    the names in ``hosts``, which is what its /etc/hosts holds."""
+    names = _names_in(hosts)
+
+    def holds(result: RunResult) -> bool:
+        said, _, theirs = str(result.stdout).partition("\n")
+        return said == "hidden" and not names & _names_in(theirs)
+
     return Proof(
         "no-host-files",
         "Files of this machine cannot be read",
         "Otherwise programs read your secrets.",
         _READ.format(path=path),
         {},
-        _says("hidden"),
-        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”)",
+        holds,
+        "use an image that was made for sandboxes (docs/setup.md, “The sandbox image”); where "
+        "names of /etc/hosts are seen, give Podman a containers.conf as in docs/setup.md",
     )
+
+
+def _names_in(hosts: str) -> set[str]:
+    """The host names in a file as hosts(5) describes it, without the usual ones."""
+    lines = (line.partition("#")[0].split() for line in hosts.splitlines())
+    names = {name.lower() for line in lines for name in line[1:]}
+    return {name for name in names if not _USUAL_HOSTS.match(name)}
 
 
 PROOF_NAMES = (
@@ -3966,8 +4013,8 @@ class CommonValves(BaseModel):
         description=(
             "What runs may reach. none: nothing. packages: before a program starts, Python "
             "packages are installed from an index, in a sandbox of their own; the program "
-            "itself reaches nothing. Not with the backend `runsc`. With codebox, both sides "
-            "must allow it."
+            "itself reaches nothing. Not with the backends `runsc` and `podman`. With codebox, "
+            "both sides must allow it."
         ),
     )
     packages_index: str = Field(
@@ -4175,7 +4222,10 @@ def _zero_or_allowed(value: float, record: LimitRecord) -> float:
 
 # ===== begin sandbox_core/engines/docker_errors.py =====
 
-"""The one place where errors of the docker SDK and its transport become ours."""
+"""The one place where errors of the docker SDK and its transport become ours.
+
+The SDK speaks to Podman as well, so the sentences have a place for the engine's name.
+"""
 
 _RUNTIME_WORDS = (
     "runtime name",  # not registered: "unknown or invalid runtime name" and the like
@@ -4189,11 +4239,11 @@ _MISSING_PACKAGE = (
 )
 _NOT_REACHED = (
     "The container engine cannot be reached, so nothing was run. An administrator should "
-    "check that Docker is running and that this service may use it; then try again."
+    "check that {engine} is running and that this service may use it; then try again."
 )
 _NO_ANSWER = (
     "The container engine did not answer in time, so nothing was run. An administrator "
-    "should check Docker; then try again."
+    "should check {engine}; then try again."
 )
 NO_SSH = (
     "The container engine cannot be used by ssh, so nothing was run. An administrator should "
@@ -4201,14 +4251,11 @@ NO_SSH = (
 )
 _NOT_ALLOWED = (
     "This service is not allowed to use the container engine, so nothing was run. An "
-    "administrator should give it access to Docker; then try again."
+    "administrator should give it access to {engine}; then try again."
 )
-_NO_IMAGE = (
-    "The sandbox image is not on this host, so nothing was run. An administrator should "
-    "build or load it (docs/setup.md, “The sandbox image”); then try again."
-)
+_NO_IMAGE = "The sandbox image is not on this host, so nothing was run."
 _NO_RUNTIME = (
-    "gVisor is not set up on this host, so nothing was run: Docker cannot use the runtime "
+    "gVisor is not set up on this host, so nothing was run: {engine} cannot use the runtime "
     "“runsc”. An administrator should install and register it (docs/setup.md, “gVisor”)."
 )
 _NO_PYTHON = (
@@ -4222,17 +4269,18 @@ _REFUSED = (
 
 
 @contextmanager
-def docker_errors_mapped() -> Iterator[None]:
-    """Turn whatever the docker SDK raises inside into an EngineError."""
+def docker_errors_mapped(engine: str) -> Iterator[None]:
+    """Turn whatever the docker SDK raises inside into an EngineError. ``engine`` is the name
+    of what it speaks to."""
     try:
         yield
     except EngineError:
         raise
     except Exception as error:
-        raise engine_error_from(error) from error
+        raise engine_error_from(error, engine) from error
 
 
-def engine_error_from(error: Exception) -> EngineError:
+def engine_error_from(error: Exception, engine: str) -> EngineError:
     """The EngineError for an exception of the docker SDK, requests, urllib3 or the system.
 
     Raises the same exception again when it is none of theirs: that is a fault of ours.
@@ -4246,23 +4294,23 @@ def engine_error_from(error: Exception) -> EngineError:
 
     detail = f"{type(error).__name__}: {error}"
     if isinstance(error, APIError):
-        return _error_from_answer(error, detail)
+        return _error_from_answer(detail, engine)
     if isinstance(error, (Timeout, TimeoutError)) or "Read timed out" in detail:
-        return EngineUnavailable(_NO_ANSWER, detail)
+        return EngineUnavailable(_NO_ANSWER.format(engine=engine), detail)
     if "PermissionError" in detail or "Permission denied" in detail:
-        return EngineUnavailable(_NOT_ALLOWED, detail)
+        return EngineUnavailable(_NOT_ALLOWED.format(engine=engine), detail)
     theirs = (RequestException, DockerException, StreamParseError, HTTPError, OSError)
     if isinstance(error, theirs):
-        return EngineUnavailable(_NOT_REACHED, detail)
+        return EngineUnavailable(_NOT_REACHED.format(engine=engine), detail)
     raise error
 
 
-def _error_from_answer(error: Exception, detail: str) -> EngineError:
+def _error_from_answer(detail: str, engine: str) -> EngineError:
     text = detail.lower()
     if "no such image" in text:
         return ImageMissing(_NO_IMAGE, detail)
     if any(words in text for words in _RUNTIME_WORDS):
-        return RuntimeMissing(_NO_RUNTIME, detail)
+        return RuntimeMissing(_NO_RUNTIME.format(engine=engine), detail)
     if any(words in text for words in _NO_PROGRAM_WORDS):
         return StartFailed(_NO_PYTHON, detail)
     return StartFailed(_REFUSED, detail)
@@ -4280,26 +4328,27 @@ _PULL_SECONDS = 600.0
 
 class DockerApi:
     """Calls to one daemon, from any thread. ``address`` is as in DOCKER_HOST; "" means the
-    default socket.
+    default socket. ``engine`` is its name in errors.
 
     Each call has a client of its own, which costs less than a millisecond: the SDK's keeps a
     connection for each address that it was ever asked for, and its time-out is an attribute.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, engine: str) -> None:
         self._address = address
+        self._engine = engine
         self._version = ""
 
     def call(self, deadline: Deadline, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of docker.APIClient. Raises EngineError."""
-        with self._client(_seconds_until(deadline)) as client:
+        with self.client(deadline) as client:
             return getattr(client, method)(*args, **kwargs)
 
     def events(
         self, deadline: Deadline, container_id: str, kinds: list[str], since: int
     ) -> list[dict[str, Any]]:
         """What the daemon remembers of a container, oldest first. Raises EngineError."""
-        with self._client(_seconds_until(deadline)) as client:
+        with self.client(deadline) as client:
             stream = client.events(
                 since=since,
                 # Not in the future, or the daemon would wait for more to happen.
@@ -4312,6 +4361,11 @@ class DockerApi:
             finally:
                 stream.close()
 
+    def client(self, deadline: Deadline) -> AbstractContextManager[Any]:
+        """A docker.APIClient for one call that has no method there. Raises EngineError, also
+        for what is raised inside."""
+        return self._client(_seconds_until(deadline))
+
     def pull(self, image: str) -> None:
         """Fetch an image from its registry, which may take minutes. Raises EngineError."""
         with self._client(_PULL_SECONDS) as client:
@@ -4320,7 +4374,7 @@ class DockerApi:
     @contextmanager
     def _client(self, seconds: float) -> Iterator[Any]:
         """A client whose every request takes ``seconds`` at most. Raises EngineError."""
-        with docker_errors_mapped():
+        with docker_errors_mapped(self._engine):
             import docker
             from docker.utils import kwargs_from_env
 
@@ -4546,13 +4600,16 @@ class DockerChannel:
             if event["Action"] == "die"
         ]
         exit_code = codes[0] if codes else None
-        # Docker misses the event when the whole sandbox dies at once. Then, what ended it with
-        # SIGKILL before we did was the kernel.
         oom = any(event["Action"] == "oom" for event in events) or (
-            self._ended_by_itself and exit_code == _SIGKILLED
+            self._ended_by_itself and self._looks_like_oom(exit_code)
         )
         lingers = self._report is not None and self._report.may_linger
         return Ended(exit_code, oom, self._records.untrusted_diagnostics, lingers)
+
+    def _looks_like_oom(self, exit_code: int | None) -> bool:
+        """Docker misses the event when the whole sandbox dies at once. Then, what ended it
+        with SIGKILL before we did was the kernel."""
+        return exit_code == _SIGKILLED
 
     def close(self) -> None:
         """See Channel.close."""
@@ -4596,7 +4653,7 @@ def _is_removed(api: DockerApi, container_id: str, deadline: Deadline) -> bool:
 
 
 def _says_gone(error: EngineError) -> bool:
-    return "No such container" in error.detail
+    return "no such container" in error.detail.lower()
 
 
 # ===== end sandbox_core/engines/docker_channel.py =====
@@ -5076,7 +5133,10 @@ class DockerEngine:
 
     name = "docker"
     title = "Docker Engine"
+    program = "docker"
     start_command = "sudo systemctl start docker"
+    _api_class = DockerApi
+    _channel_class = DockerChannel
 
     def __init__(
         self,
@@ -5086,7 +5146,7 @@ class DockerEngine:
         pull_missing_image: bool = False,
     ) -> None:
         self._address = docker_host or os.environ.get("DOCKER_HOST", "")
-        self._api = DockerApi(self._address)
+        self._api = self._api_class(self._address, self.name.title())
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
@@ -5113,7 +5173,7 @@ class DockerEngine:
         except EngineError:
             remove_container(self._api, container_id)
             raise
-        channel = DockerChannel(self._api, container_id, attached)
+        channel = self._channel_class(self._api, container_id, attached)
         try:
             if cancel.is_set():
                 raise ChannelClosed("The run was stopped on request.")
@@ -5124,12 +5184,32 @@ class DockerEngine:
         return channel
 
     def _create(self, spec: SandboxSpec, deadline: Deadline) -> str:
+        config = self._config(spec)
+        try:
+            made = self._api.call(deadline, "create_container_from_config", config)
+        except ImageMissing as error:
+            # The host of a registry is nobody's business in a chat.
+            name = spec.image.rpartition("/")[2]
+            advice = f"It is called {name}: an administrator should get it"
+            if name == spec.image:
+                advice += f" with {self._image_command(name)}"
+            advice += " (docs/setup.md, “The sandbox image”); then try again."
+            raise ImageMissing(f"{error} {advice}", error.detail) from error
+        return str(made["Id"])
+
+    def _image_command(self, image: str) -> str:
+        if "/" in image:
+            return f"{self.program} pull {image}"
+        folder = "full" if image.startswith("run-code-full") else "python"
+        return f"{self.program} build -t {image} images/{folder}"
+
+    def _config(self, spec: SandboxSpec) -> dict[str, Any]:
         labels = {
             LABEL_OWNER: spec.owner,
             LABEL_RUN: spec.run_id,
             LABEL_EXPIRES: str(int(spec.expires_at)),
         }
-        config = container_config(
+        return container_config(
             spec.image,
             spec.runtime,
             spec.argv,
@@ -5140,8 +5220,6 @@ class DockerEngine:
             network=spec.network,
             packages_mib=spec.packages_mib,
         )
-        made = self._api.call(deadline, "create_container_from_config", config)
-        return str(made["Id"])
 
     def leftovers(self) -> list[Lease]:
         """See Engine.leftovers."""
@@ -5182,7 +5260,13 @@ class DockerEngine:
             Finding("engine", True, answers),
             self._check_runtime(info),
             self._check_image(bool(images)),
+            *self._check_limits(info),
         ]
+
+    def _check_limits(self, info: dict[str, Any]) -> list[Finding]:
+        """What an engine says of the limits around a sandbox that it cannot hold; Docker
+        refuses to start such a one."""
+        return []
 
     def _check_runtime(self, info: dict[str, Any]) -> Finding:
         if self._runtime in (info.get("Runtimes") or {}):
@@ -5215,7 +5299,8 @@ class DockerEngine:
         if there:
             return Finding("image", True, f"The image {self._image} is there.")
         text = f"The image {self._image} is not on this host."
-        mend = f"docker build -t {self._image} images/python   # or: docker load -i image.tar"
+        command = self._image_command(self._image)
+        mend = f"{command}   # or: {self.program} load -i image.tar"
         return Finding("image", False, text, mend)
 
 
@@ -5234,9 +5319,43 @@ def _lease_of(entry: dict[str, Any]) -> Lease:
 
 # ===== begin sandbox_core/engines/podman.py =====
 
-"""Podman by way of its Docker-compatible socket: the Docker engine at another address."""
+"""Podman by way of its Docker-compatible socket: the Docker engine at another address, and
+what Podman does otherwise (seen in 4.3)."""
 
 _OF_ALL = "/run/podman/podman.sock"
+# Podman puts writable folders without a size on a read-only root, unless they are named.
+_ITS_OWN_FOLDERS = ("/run", "/var/tmp")
+
+
+class PodmanApi(DockerApi):
+    """Its events end only in the future, or when they are asked not to go on."""
+
+    def events(
+        self, deadline: Deadline, container_id: str, kinds: list[str], since: int
+    ) -> list[dict[str, Any]]:
+        """See DockerApi.events. A filter by kind knows Podman's own names only."""
+        with self.client(deadline) as client:
+            answer = client.get(
+                f"{client.base_url}/v{client.api_version}/events",
+                params={
+                    "since": since,
+                    "stream": "false",
+                    "filters": json.dumps({"container": [container_id]}),
+                },
+            )
+            answer.raise_for_status()
+            events = [json.loads(line) for line in answer.text.splitlines() if line]
+        return [event for event in events if event["Action"] in kinds]
+
+
+class PodmanChannel(DockerChannel):
+    """A Channel over one container of Podman, which does not see that memory ran out."""
+
+    def _looks_like_oom(self, exit_code: int | None) -> bool:
+        """The kernel ends the whole sandbox, or the part of gVisor that holds the guest: its
+        exit code is 1 then, and a guest that fails by itself says why."""
+        silent = not self._records.untrusted_diagnostics
+        return super()._looks_like_oom(exit_code) or (exit_code == 1 and silent)
 
 
 class PodmanEngine(DockerEngine):
@@ -5245,7 +5364,10 @@ class PodmanEngine(DockerEngine):
 
     name = "podman"
     title = "Podman"
+    program = "podman"
     start_command = "systemctl --user start podman.socket"
+    _api_class = PodmanApi
+    _channel_class = PodmanChannel
 
     def __init__(
         self,
@@ -5256,6 +5378,13 @@ class PodmanEngine(DockerEngine):
     ) -> None:
         address = docker_host or podman_address(os.environ)
         super().__init__(address, image, runtime, pull_missing_image)
+
+    def _config(self, spec: SandboxSpec) -> dict[str, Any]:
+        config = super()._config(spec)
+        config["HostConfig"]["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        # It would give a timer of systemd to the health check that there is not to be.
+        del config["Healthcheck"]
+        return config
 
     def _check_runtime(self, info: dict[str, Any]) -> Finding:
         """Podman's API runs each container in its usual runtime, whatever is asked for."""
@@ -5269,10 +5398,19 @@ class PodmanEngine(DockerEngine):
 
     def _mend_for_runtime(self) -> str:
         return (
-            f'in /etc/containers/containers.conf: runtime = "{self._runtime}" below '
-            f'[engine], {self._runtime} = ["/usr/bin/runsc", "--network=none"] below '
-            "[engine.runtimes]; then restart podman.socket"
+            f'give the service a CONTAINERS_CONF with runtime = "{self._runtime}" below '
+            "[engine], and restart it (docs/setup.md, “Podman”)"
         )
+
+    def _check_limits(self, info: dict[str, Any]) -> list[Finding]:
+        """Only Podman's log says that it leaves limits out."""
+        if not info.get("Rootless") or info.get("CgroupVersion") != "1":
+            return []
+        text = (
+            "Podman limits nothing for this user, because control groups are of version 1: "
+            "memory and processes are limited inside the sandbox only, processors not at all."
+        )
+        return [Finding("limits", True, text)]
 
 
 def podman_address(environ: Mapping[str, str]) -> str:
@@ -6615,7 +6753,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+46da1cde8ee4"
+BUILD_ID = "0.1.0+8ff8080cc757"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10027,10 +10165,10 @@ def _check_data_folders(values: dict[str, Any]) -> None:
 def _check_packages(values: dict[str, Any]) -> None:
     if values["network"] != "packages" or values["codebox_url"]:
         return
-    if values["backend"] == "runsc":
+    if values["backend"] in ("podman", "runsc"):
         raise SettingsError(
-            "Packages cannot be installed with the backend runsc. Ask your administrator to "
-            "set network (RUN_CODE_NETWORK) to none, or to use Docker."
+            f"Packages cannot be installed with the backend {values['backend']}. Ask your "
+            "administrator to set network (RUN_CODE_NETWORK) to none, or to use Docker."
         )
     if not values["packages_index"]:
         raise SettingsError(
@@ -10946,7 +11084,7 @@ def prove_limits(runner: Runner, cancel: CancelToken | None = None) -> list[Find
     """One finding for each program that tries to break out of a limit. Those after a
     ``cancel`` mean nothing."""
     with _planted_file() as path:
-        proofs = (*PROOFS, host_file_proof(path))
+        proofs = (*PROOFS, host_file_proof(path, _hosts()))
         return [_prove(runner, proof, cancel or CancelToken()) for proof in proofs]
 
 
@@ -11043,6 +11181,14 @@ def _own_sandboxes(engine: Engine) -> int:
         lease.owner == owner and not lease.run_id.startswith("idle-")
         for lease in engine.leftovers()
     )
+
+
+def _hosts() -> str:
+    """What this machine calls others; empty when it cannot be read."""
+    try:
+        return Path("/etc/hosts").read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 @contextmanager

@@ -161,7 +161,13 @@ class DockerEngine:
             Finding("engine", True, answers),
             self._check_runtime(info),
             self._check_image(bool(images)),
+            *self._check_limits(info),
         ]
+
+    def _check_limits(self, info: dict[str, Any]) -> list[Finding]:
+        """What an engine says of the limits around a sandbox that it cannot hold; Docker
+        refuses to start such a one."""
+        return []
 
     def _check_runtime(self, info: dict[str, Any]) -> Finding:
         if self._runtime in (info.get("Runtimes") or {}):

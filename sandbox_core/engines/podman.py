@@ -91,10 +91,19 @@ class PodmanEngine(DockerEngine):
 
     def _mend_for_runtime(self) -> str:
         return (
-            f'in /etc/containers/containers.conf: runtime = "{self._runtime}" below '
-            f'[engine], {self._runtime} = ["/usr/bin/runsc", "--network=none"] below '
-            "[engine.runtimes]; then restart podman.socket"
+            f'give the service a CONTAINERS_CONF with runtime = "{self._runtime}" below '
+            "[engine], and restart it (docs/setup.md, “Podman”)"
         )
+
+    def _check_limits(self, info: dict[str, Any]) -> list[Finding]:
+        """Only Podman's log says that it leaves limits out."""
+        if not info.get("Rootless") or info.get("CgroupVersion") != "1":
+            return []
+        text = (
+            "Podman limits nothing for this user, because control groups are of version 1: "
+            "memory and processes are limited inside the sandbox only, processors not at all."
+        )
+        return [Finding("limits", True, text)]
 
 
 def podman_address(environ: Mapping[str, str]) -> str:

@@ -78,6 +78,38 @@ def test_a_limit_that_does_not_hold_is_found_and_named(runner, monkeypatch, name
     assert reasons_to_refuse(findings, others) == [finding]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("disk-limit", "also /var/tmp"), ("no-host-files", "planted-1")]
+)
+def test_what_an_engine_or_image_puts_in_is_found(
+    docker_engine, image, monkeypatch, tmp_path, name, told
+):
+    """A volume of an image, which may grow as it likes; the names of other machines."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n192.0.2.7 Planted-1 # ours\n")
+    config_of = docker_engine._config
+
+    def loosely(spec):
+        config = config_of(spec)
+        mount = {"Type": "bind", "Source": str(hosts), "Target": "/etc/hosts"}
+        config["HostConfig"]["Mounts"] = [mount | {"ReadOnly": True}]
+        return config | {"Volumes": {"/var/tmp": {}}}
+
+    only = tuple(proof for proof in PROOFS if proof.name == name)
+    monkeypatch.setattr(docker_engine, "_config", loosely)
+    monkeypatch.setattr(doctor, "PROOFS", only)
+    monkeypatch.setattr(doctor, "_hosts", hosts.read_text)
+    runner = LocalRunner(docker_engine, image)
+    try:
+        findings = prove_limits(runner)
+    finally:
+        runner.close()
+    found = next(finding for finding in findings if finding.name == name)
+    assert not found.ok
+    assert told in found.text.lower()
+    assert found.mend
+
+
 def test_a_file_of_the_machine_that_can_be_read_is_found(
     embedded_engine, image, monkeypatch
 ):

@@ -5,9 +5,11 @@ import stat
 import pytest
 
 from sandbox_core.deadline import Deadline
+from sandbox_core.engines.base import SandboxSpec
 from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.engines.podman import PodmanEngine
 from sandbox_core.engines.runsc import RunscEngine
+from sandbox_core.limits import Limits
 
 
 def program(folder, text):
@@ -81,7 +83,7 @@ def test_a_runtime_that_docker_does_not_know_is_named(address, mend):
 def test_podman_is_told_of_its_own_file():
     finding = PodmanEngine("unix:///nowhere")._check_runtime({"Runtimes": {}})
     assert "Podman does not know the runtime runsc" in finding.text
-    assert "containers.conf" in finding.mend
+    assert "CONTAINERS_CONF" in finding.mend
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,23 @@ def test_podman_takes_only_its_usual_runtime(usual, is_well):
     finding = PodmanEngine("unix:///nowhere")._check_runtime(info)
     assert finding.ok is is_well
     assert is_well or "Podman's usual runtime is crun" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("rootless", "version", "told"), [(True, "1", 1), (True, "2", 0), (False, "1", 0)]
+)
+def test_podman_without_limits_is_named(rootless, version, told):
+    info = {"Rootless": rootless, "CgroupVersion": version}
+    findings = PodmanEngine("unix:///nowhere")._check_limits(info)
+    assert len(findings) == told
+    assert all("limits nothing for this user" in finding.text for finding in findings)
+
+
+def test_podman_has_its_own_config_of_a_sandbox():
+    spec = SandboxSpec("mine", "runsc", Limits(), "run", "me", 0.0, ("python3",))
+    config = PodmanEngine("unix:///nowhere")._config(spec)
+    assert config["HostConfig"]["Tmpfs"]["/var/tmp"].startswith("ro,")
+    assert "Healthcheck" not in config
 
 
 def test_a_runtime_that_is_registered_is_well():

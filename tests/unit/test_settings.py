@@ -283,5 +283,6 @@ def test_packages_are_off_until_an_index_is_named():
     assert shared.may_install
     assert shared.installs.network == "run-code-packages"
     assert shared.installs.denied == {"bad-one", "x"}
-    with pytest.raises(SettingsError, match="backend runsc"):
-        resolved(**on, RUN_CODE_BACKEND="runsc")
+    for backend in ("podman", "runsc"):
+        with pytest.raises(SettingsError, match=f"backend {backend}"):
+            resolved(**on, RUN_CODE_BACKEND=backend)
