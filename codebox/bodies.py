@@ -15,6 +15,7 @@ from starlette.types import Message
 from codebox.identity import Identity
 from codebox.refusals import BadRequest
 from codebox.settings import Settings
+from sandbox_core.call_input import has_code, no_code
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits, limit_records
@@ -207,6 +208,8 @@ def _steps(body: RunBody) -> tuple[Step, ...]:
     if (body.code is None) == (body.steps is None):
         raise InvalidRequest("Give either code or steps.")
     wanted = body.steps or [StepIn(language=body.language, code=body.code or "")]
+    if not any(has_code(step.code) for step in wanted):
+        raise no_code()
     return tuple(Step(language_named(step.language).name, step.code) for step in wanted)
 
 

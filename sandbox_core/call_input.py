@@ -6,12 +6,15 @@ from sandbox_core.errors import InvalidRequest
 from sandbox_core.language import Language
 from sandbox_core.languages import find_language, language_named
 
-__all__ = ["read_call"]
+__all__ = ["has_code", "no_code", "read_call"]
 
 _FENCED = re.compile(
     r"\s*(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)\n?[ \t]*(?:\1[`~]*)?\s*\Z", re.DOTALL
 )
-_BACKTICKED = re.compile(r"\s*(`{1,2})([^`\n]+)\1\s*")
+_BACKTICKED = re.compile(r"\s*(`+)([^`\n]+)\1\s*")
+_LONE_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^`\n]*(?:`{3,}|~{3,})?\s*")
+# Blanks, and what editors and browsers put in that nobody sees.
+_NOTHING = re.compile(r"[\s\ufeff\u200b\u2060]*")
 
 
 def read_call(code: object, language: object) -> tuple[str, Language]:
@@ -22,13 +25,26 @@ def read_call(code: object, language: object) -> tuple[str, Language]:
     language that there is not, or without code.
     """
     text = "" if code is None else str(code)
-    if not text.strip():
-        raise InvalidRequest("There is no code to run: pass the program as code.")
     named = language_named(str(language or "python"))
     if fenced := _FENCED.fullmatch(text):
         word = (fenced[2].split() or [""])[0]
         inside = find_language(word)
-        return fenced[3] + "\n", inside if inside and named.name == "python" else named
-    if backticked := _BACKTICKED.fullmatch(text):
-        return backticked[2], named
+        text = fenced[3] + "\n"
+        named = inside if inside and named.name == "python" else named
+    elif backticked := _BACKTICKED.fullmatch(text):
+        text = backticked[2]
+    elif _LONE_FENCE.fullmatch(text):
+        text = ""
+    if not has_code(text):
+        raise no_code()
     return text, named
+
+
+def has_code(text: str) -> bool:
+    """Whether there is anything to run: a program of blanks would end well and say nothing."""
+    return not _NOTHING.fullmatch(text)
+
+
+def no_code() -> InvalidRequest:
+    """What is said of a call without code."""
+    return InvalidRequest("There is no code to run: pass the program as code.")

@@ -74,7 +74,14 @@ class PodmanEngine(DockerEngine):
 
     def _config(self, spec: SandboxSpec) -> dict[str, Any]:
         config = super()._config(spec)
-        config["HostConfig"]["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        host = config["HostConfig"]
+        host["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        # As "Mounts" they would be without what is mounted in them, where gVisor cannot start.
+        host["Mounts"] = []
+        host["Binds"] = [
+            f"{folder.path}:{folder.target}:ro,rbind,rprivate"
+            for folder in spec.data_folders
+        ]
         # It would give a timer of systemd to the health check that there is not to be.
         del config["Healthcheck"]
         return config

@@ -99,6 +99,7 @@ def test_limits_can_be_lowered_and_not_raised(start_service):
     ("body", "status", "words"),
     [
         ({}, 422, "either code or steps"),
+        ({"code": " \n"}, 422, "There is no code to run"),
         ({"code": "1", "steps": []}, 422, "either code or steps"),
         ({"code": 1}, 422, "code"),
         ({"code": "1", "language": "cobol"}, 422, "no language “cobol”"),

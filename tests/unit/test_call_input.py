@@ -22,6 +22,8 @@ CODE = "x = 1\nprint(x)\n"
         (f"```python\n{CODE}", CODE),  # the model forgot the end
         ("`print(1)`", "print(1)"),
         ("``print(1)``", "print(1)"),
+        ("```print(1)```", "print(1)"),
+        ("```python\n# only a remark\n```", "# only a remark\n"),
         ("print('`a`')", "print('`a`')"),
         ("print('''\n```\n''')", "print('''\n```\n''')"),
         (42, "42"),
@@ -47,7 +49,24 @@ def test_language_of_the_call_and_of_the_fence(tag, language, name):
     assert read_call(f"```{tag}\necho\n```", language)[1].name == name
 
 
-@pytest.mark.parametrize("code", ["", "  \n\t", None])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "",
+        "  \n\t",
+        None,
+        "\ufeff\u200b\n",
+        "```python\n```",
+        "```python\n\n  \n```",
+        "```\n```",
+        "~~~py\n~~~",
+        "```python\n",
+        "```python",
+        "```",
+        "``````",
+        "` `",
+    ],
+)
 def test_no_code(code):
     with pytest.raises(InvalidRequest, match="There is no code to run"):
         read_call(code, "python")
