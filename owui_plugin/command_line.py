@@ -13,7 +13,13 @@ from owui_plugin.settings import resolve_settings
 from owui_plugin.valves import EveryValve
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import RunRequest, Step
-from sandbox_core.terminal import exit_status, print_event, print_findings
+from sandbox_core.terminal import (
+    exit_status,
+    print_event,
+    print_findings,
+    print_message,
+    send_log,
+)
 
 __all__ = ["run_plugin_file"]
 
@@ -29,7 +35,9 @@ def run_plugin_file(plugin: str) -> int:
         "--self-test", action="store_true", help="prove that runs work here"
     )
     parser.add_argument("--language", default="python", help="of the program on stdin")
+    parser.add_argument("--verbose", action="store_true", help="show the log, too")
     options = parser.parse_args()
+    send_log(options.verbose)
     try:
         settings = resolve_settings(EveryValve(), None, os.environ)
         if options.self_test:
@@ -43,6 +51,5 @@ def run_plugin_file(plugin: str) -> int:
     except SandboxError as error:
         print(error, file=sys.stderr)
         return _COULD_NOT_RUN
-    if result.message:
-        print(result.message, file=sys.stderr)
+    print_message(result, options.verbose)
     return exit_status(result)

@@ -22,7 +22,13 @@ from sandbox_core.limits import Limits
 from sandbox_core.models import InputFile, RunRequest, RunResult, Step
 from sandbox_core.proofs import accepted_names
 from sandbox_core.runner import LocalRunner
-from sandbox_core.terminal import exit_status, print_event, print_findings
+from sandbox_core.terminal import (
+    exit_status,
+    print_event,
+    print_findings,
+    print_message,
+    send_log,
+)
 
 _DEFAULT_IMAGE = os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
 
@@ -30,6 +36,7 @@ _DEFAULT_IMAGE = os.environ.get("RUN_CODE_IMAGE", "run-code-python:latest")
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
+    send_log(options.verbose)
     try:
         return int(options.command(options))
     except SandboxError as error:
@@ -102,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--runtime", default="runsc", help="Docker's name for gVisor"
         )
+        command.add_argument("--verbose", action="store_true", help="show the log, too")
     return parser
 
 
@@ -131,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_as_json(result), ensure_ascii=False))
     else:
-        _show_end(result)
+        _show_end(result, options.verbose)
     return exit_status(result)
 
 
@@ -171,10 +179,10 @@ def _read_program(name: str) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _show_end(result: RunResult) -> None:
-    for line in (result.message, *result.notes):
-        if line:
-            print(line, file=sys.stderr)
+def _show_end(result: RunResult, verbose: bool) -> None:
+    print_message(result, verbose)
+    for note in result.notes:
+        print(note, file=sys.stderr)
     for file in result.files:
         print(f"made: {file.name} ({file.size} bytes)", file=sys.stderr)
     for entry in result.skipped:

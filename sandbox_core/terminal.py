@@ -1,5 +1,6 @@
 """Runs and findings on a terminal: what both command lines print, and their exit codes."""
 
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -7,7 +8,13 @@ from sandbox_core.engines.base import Finding
 from sandbox_core.models import RunEvent, RunResult
 from sandbox_core.outcome import Outcome
 
-__all__ = ["exit_status", "print_event", "print_findings"]
+__all__ = [
+    "exit_status",
+    "print_event",
+    "print_findings",
+    "print_message",
+    "send_log",
+]
 
 _EXIT_CODES = {
     Outcome.TIMEOUT: 124,
@@ -22,6 +29,23 @@ def print_event(event: RunEvent) -> None:
     if event.kind == "text":
         stream = sys.stdout if event.stream == "stdout" else sys.stderr
         print(event.text, end="", file=stream, flush=True)
+
+
+def print_message(result: RunResult, verbose: bool) -> None:
+    """What became of a run, once, and where the reason is when that is no fault of it."""
+    if result.message:
+        print(result.message, file=sys.stderr)
+    if result.outcome is Outcome.SANDBOX_ERROR and not verbose:
+        print("With --verbose the log is shown, too.", file=sys.stderr)
+
+
+def send_log(verbose: bool) -> None:
+    """Our modules' log goes to stderr when it is asked for, else nowhere: what concerns
+    people is printed in any case."""
+    log = logging.getLogger("run_code")
+    log.addHandler(logging.StreamHandler() if verbose else logging.NullHandler())
+    if verbose:
+        log.setLevel(logging.INFO)
 
 
 def print_findings(findings: Sequence[Finding]) -> int:

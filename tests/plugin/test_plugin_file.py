@@ -59,3 +59,11 @@ def test_what_cannot_run_is_told_in_a_sentence(family, variable, value, sentence
     assert done.stdout == ""
     assert sentence in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "times"), [((), 1), (("--verbose",), 2)])
+def test_h06_a_missing_image_is_told_once(family, arguments, times):
+    """And once more with the log."""
+    done = run_file(family, *arguments, stdin="print(1)", RUN_CODE_IMAGE="none:1")
+    assert done.returncode == 125
+    assert done.stderr.count("It is called none:1") == times, done.stderr
