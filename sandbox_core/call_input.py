@@ -14,7 +14,7 @@ _FENCED = re.compile(
 _BACKTICKED = re.compile(r"\s*(`+)([^`\n]+)\1\s*")
 _LONE_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^`\n]*(?:`{3,}|~{3,})?\s*")
 # Blanks, and what editors and browsers put in that nobody sees.
-_NOTHING = re.compile(r"[\s\ufeff\u200b\u2060]*")
+_NO_CODE = re.compile(r"[\s\ufeff\u200b\u2060]*")
 
 
 def read_call(code: object, language: object) -> tuple[str, Language]:
@@ -42,7 +42,7 @@ def read_call(code: object, language: object) -> tuple[str, Language]:
 
 def has_code(text: str) -> bool:
     """Whether there is anything to run: a program of blanks would end well and say nothing."""
-    return not _NOTHING.fullmatch(text)
+    return not _NO_CODE.fullmatch(text)
 
 
 def no_code() -> InvalidRequest:

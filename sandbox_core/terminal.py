@@ -40,12 +40,10 @@ def print_message(result: RunResult, verbose: bool) -> None:
 
 
 def send_log(verbose: bool) -> None:
-    """Our modules' log goes to stderr when it is asked for, else nowhere: what concerns
-    people is printed in any case."""
-    log = logging.getLogger("run_code")
-    log.addHandler(logging.StreamHandler() if verbose else logging.NullHandler())
-    if verbose:
-        log.setLevel(logging.INFO)
+    """The log goes to stderr when it is asked for, else nowhere: what concerns people is
+    printed in any case."""
+    handler = logging.StreamHandler() if verbose else logging.NullHandler()
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def print_findings(findings: Sequence[Finding]) -> int:

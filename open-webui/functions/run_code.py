@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     8ff8080cc757905ceb354ad1baff2f67c3421ab0db049c6e7a73704f06570e28
+#     6cef7aec40322f5c7a9f084bca0e6e46a6212fa6b5c1f908614f84fcc3d94821
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -5381,7 +5381,14 @@ class PodmanEngine(DockerEngine):
 
     def _config(self, spec: SandboxSpec) -> dict[str, Any]:
         config = super()._config(spec)
-        config["HostConfig"]["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        host = config["HostConfig"]
+        host["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        # As "Mounts" they would be without what is mounted in them, where gVisor cannot start.
+        host["Mounts"] = []
+        host["Binds"] = [
+            f"{folder.path}:{folder.target}:ro,rbind,rprivate"
+            for folder in spec.data_folders
+        ]
         # It would give a timer of systemd to the health check that there is not to be.
         del config["Healthcheck"]
         return config
@@ -6753,7 +6760,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+8ff8080cc757"
+BUILD_ID = "0.1.0+6cef7aec4032"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -12869,6 +12876,21 @@ def print_event(event: RunEvent) -> None:
         print(event.text, end="", file=stream, flush=True)
 
 
+def print_message(result: RunResult, verbose: bool) -> None:
+    """What became of a run, once, and where the reason is when that is no fault of it."""
+    if result.message:
+        print(result.message, file=sys.stderr)
+    if result.outcome is Outcome.SANDBOX_ERROR and not verbose:
+        print("With --verbose the log is shown, too.", file=sys.stderr)
+
+
+def send_log(verbose: bool) -> None:
+    """The log goes to stderr when it is asked for, else nowhere: what concerns people is
+    printed in any case."""
+    handler = logging.StreamHandler() if verbose else logging.NullHandler()
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
 def print_findings(findings: Sequence[Finding]) -> int:
     """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
     for finding in findings:
@@ -12912,7 +12934,9 @@ def run_plugin_file(plugin: str) -> int:
         "--self-test", action="store_true", help="prove that runs work here"
     )
     parser.add_argument("--language", default="python", help="of the program on stdin")
+    parser.add_argument("--verbose", action="store_true", help="show the log, too")
     options = parser.parse_args()
+    send_log(options.verbose)
     try:
         settings = resolve_settings(EveryValve(), None, os.environ)
         if options.self_test:
@@ -12926,8 +12950,7 @@ def run_plugin_file(plugin: str) -> int:
     except SandboxError as error:
         print(error, file=sys.stderr)
         return _COULD_NOT_RUN
-    if result.message:
-        print(result.message, file=sys.stderr)
+    print_message(result, options.verbose)
     return exit_status(result)
 
 

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     8ff8080cc757905ceb354ad1baff2f67c3421ab0db049c6e7a73704f06570e28
+#     6cef7aec40322f5c7a9f084bca0e6e46a6212fa6b5c1f908614f84fcc3d94821
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -4505,7 +4505,14 @@ class PodmanEngine(DockerEngine):
 
     def _config(self, spec: SandboxSpec) -> dict[str, Any]:
         config = super()._config(spec)
-        config["HostConfig"]["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        host = config["HostConfig"]
+        host["Tmpfs"] |= dict.fromkeys(_ITS_OWN_FOLDERS, "ro,size=4k")
+        # As "Mounts" they would be without what is mounted in them, where gVisor cannot start.
+        host["Mounts"] = []
+        host["Binds"] = [
+            f"{folder.path}:{folder.target}:ro,rbind,rprivate"
+            for folder in spec.data_folders
+        ]
         # It would give a timer of systemd to the health check that there is not to be.
         del config["Healthcheck"]
         return config
@@ -6742,7 +6749,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+8ff8080cc757"
+BUILD_ID = "0.1.0+6cef7aec4032"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -13129,6 +13136,21 @@ def print_event(event: RunEvent) -> None:
         print(event.text, end="", file=stream, flush=True)
 
 
+def print_message(result: RunResult, verbose: bool) -> None:
+    """What became of a run, once, and where the reason is when that is no fault of it."""
+    if result.message:
+        print(result.message, file=sys.stderr)
+    if result.outcome is Outcome.SANDBOX_ERROR and not verbose:
+        print("With --verbose the log is shown, too.", file=sys.stderr)
+
+
+def send_log(verbose: bool) -> None:
+    """The log goes to stderr when it is asked for, else nowhere: what concerns people is
+    printed in any case."""
+    handler = logging.StreamHandler() if verbose else logging.NullHandler()
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
 def print_findings(findings: Sequence[Finding]) -> int:
     """One line for each finding, and how to mend it; returns 0 if all are well, else 1."""
     for finding in findings:
@@ -13172,7 +13194,9 @@ def run_plugin_file(plugin: str) -> int:
         "--self-test", action="store_true", help="prove that runs work here"
     )
     parser.add_argument("--language", default="python", help="of the program on stdin")
+    parser.add_argument("--verbose", action="store_true", help="show the log, too")
     options = parser.parse_args()
+    send_log(options.verbose)
     try:
         settings = resolve_settings(EveryValve(), None, os.environ)
         if options.self_test:
@@ -13186,8 +13210,7 @@ def run_plugin_file(plugin: str) -> int:
     except SandboxError as error:
         print(error, file=sys.stderr)
         return _COULD_NOT_RUN
-    if result.message:
-        print(result.message, file=sys.stderr)
+    print_message(result, options.verbose)
     return exit_status(result)
 
 
@@ -14015,7 +14038,10 @@ def _text_size(result: RunResult) -> int:
 _FENCED = re.compile(
     r"\s*(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)\n?[ \t]*(?:\1[`~]*)?\s*\Z", re.DOTALL
 )
-_BACKTICKED = re.compile(r"\s*(`{1,2})([^`\n]+)\1\s*")
+_BACKTICKED = re.compile(r"\s*(`+)([^`\n]+)\1\s*")
+_LONE_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^`\n]*(?:`{3,}|~{3,})?\s*")
+# Blanks, and what editors and browsers put in that nobody sees.
+_NO_CODE = re.compile(r"[\s\ufeff\u200b\u2060]*")
 
 
 def read_call(code: object, language: object) -> tuple[str, Language]:
@@ -14026,16 +14052,29 @@ def read_call(code: object, language: object) -> tuple[str, Language]:
     language that there is not, or without code.
     """
     text = "" if code is None else str(code)
-    if not text.strip():
-        raise InvalidRequest("There is no code to run: pass the program as code.")
     named = language_named(str(language or "python"))
     if fenced := _FENCED.fullmatch(text):
         word = (fenced[2].split() or [""])[0]
         inside = find_language(word)
-        return fenced[3] + "\n", inside if inside and named.name == "python" else named
-    if backticked := _BACKTICKED.fullmatch(text):
-        return backticked[2], named
+        text = fenced[3] + "\n"
+        named = inside if inside and named.name == "python" else named
+    elif backticked := _BACKTICKED.fullmatch(text):
+        text = backticked[2]
+    elif _LONE_FENCE.fullmatch(text):
+        text = ""
+    if not has_code(text):
+        raise no_code()
     return text, named
+
+
+def has_code(text: str) -> bool:
+    """Whether there is anything to run: a program of blanks would end well and say nothing."""
+    return not _NO_CODE.fullmatch(text)
+
+
+def no_code() -> InvalidRequest:
+    """What is said of a call without code."""
+    return InvalidRequest("There is no code to run: pass the program as code.")
 
 
 # ===== end sandbox_core/call_input.py =====

@@ -61,6 +61,7 @@ def test_what_cannot_run_is_told_in_a_sentence(family, variable, value, sentence
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("family", ARTIFACTS)
 @pytest.mark.parametrize(("arguments", "times"), [((), 1), (("--verbose",), 2)])
 def test_h06_a_missing_image_is_told_once(family, arguments, times):
     """And once more with the log."""
