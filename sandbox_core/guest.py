@@ -7,7 +7,8 @@ compiler started, s the program started, o/e output, x step ended, v value, p di
 or rich value), f file, d the data of either, q its end, k skipped, ! failed, z done.
 
 It runs as root of the container with SETUID, SETGID and KILL only, and opens no path in a
-folder that the program can write (see guest_files.py). Its start-up is everybody's waiting
+folder that the program can write: when the last program is over it becomes the program's user
+itself, and hands over the files as that (see guest_files.py). Its start-up is everybody's waiting
 time: hence ``_signal``, whose Python half costs more to import than all the rest.
 """
 
@@ -20,6 +21,7 @@ from sandbox_core.guest_files import collect, unpack
 from sandbox_core.guest_process import (
     Launcher,
     describe_kernel,
+    drop_privileges,
     forbid_user_namespaces,
     is_one_full,
     is_program,
@@ -185,10 +187,7 @@ class Guest:
 
     def cancel(self):
         self.flags["cancelled"] = True
-        if self.helper is None:
-            kill_all()
-        else:  # the collector must not end within a frame
-            self.helper.ask_to_end()
+        kill_all()
 
     def read_output(self, descriptor):
         """Pass on one chunk of a program's pipe. Returns False when there is none."""
@@ -358,17 +357,16 @@ class Guest:
     # --- the end -----------------------------------------------------------------------
 
     def collect_files(self, placed_at):
-        """Lend our stdout to the collector until it ends; it bounds its own time."""
+        """Hand over what the programs have left, as their user: every process of theirs is
+        dead. Our stdout is the collector's then, which bounds its own time; the host's time
+        to read is bounded by the lease."""
         while self.wire.sender.unsent:
             self.turn()
-        self.helper = start_helper(
-            self.boot, lambda _: collect(self.job, placed_at, self.value_path)
-        )
-        while self.helper.open:
-            self.turn()
-        self.helper.close()
-        self.helper = None
-        self.bury_all()
+        _signal.signal(_signal.SIGALRM, lambda *_: os._exit(LEASE_OVER))
+        left = max(0.001, self.lease_end - time.monotonic())
+        _signal.setitimer(_signal.ITIMER_REAL, left)
+        drop_privileges(self.boot)
+        collect(self.boot["work"], self.job, placed_at, self.value_path)
 
     def finish(self):
         self.wire.send(b"z", json_text(dict(self.flags, seconds=self.seconds)))

@@ -1,15 +1,16 @@
 """Files into and out of the work folder, from inside the sandbox.
 
-Both functions run in a child of the guest that has become the program's user: before the
-program starts, and after every process of it is dead. So no link and no race can give a
+Both functions run as the program's user: unpack() in a child of the guest, before the program
+starts; collect() in the guest, which has no use for root any more after every process of the
+program is dead (a child would cost tens of milliseconds). So no link and no race can give a
 program anything that it could not read by itself, and its ``0600`` files can be read at all.
 
-While they run the guest lends them its own stdin and stdout, and no byte passes through it. All
+While they run stdin and stdout are theirs, and no byte passes through the guest's loop. All
 bytes go through one buffer each: to allocate memory costs more in gVisor than to copy it.
 """
 
-import _signal
 import os
+import select
 import stat
 import time
 from itertools import islice
@@ -164,7 +165,8 @@ class Ended(Exception):
 
 class Collector:
     """Sends the value, what was shown, and every new or changed regular file of the work
-    folder to stdout, all bounded. SIGTERM ends it after the frame that it is at."""
+    folder to stdout, all bounded. A word of the host on stdin ends it between two frames: by
+    now that can only be "cancel", or the end."""
 
     def __init__(self, job, placed_at, value_path):
         self.value_path = value_path
@@ -179,11 +181,9 @@ class Collector:
         self.buffer = memoryview(bytearray(HEADER + CHUNK))
         self.end = time.monotonic() + COLLECT_SECONDS
         self.cancelled = False
-        _signal.signal(_signal.SIGTERM, self.cancel)
+        self.host = select.poll()
+        self.host.register(0, select.POLLIN)
         os.set_blocking(1, True)
-
-    def cancel(self, *_):
-        self.cancelled = True
 
     def run(self):
         try:
@@ -199,11 +199,17 @@ class Collector:
                 self.send(b"k", {"name": "", "reason": reason})
 
     def look_at_clock(self):
-        if self.cancelled or time.monotonic() > self.end:
+        if time.monotonic() > self.end:
+            raise Ended
+
+    def look_at_host(self):
+        self.cancelled = bool(self.host.poll(0))
+        if self.cancelled:
             raise Ended
 
     def walk(self, folder):
         """Send the files of one folder ("" or a path with a final /); return its sub-folders."""
+        self.look_at_host()
         found = []
         try:
             entries = with_permission(open_folder, folder or ".", 0o700)
@@ -273,6 +279,7 @@ class Collector:
             self.buffer[1:HEADER] = size.to_bytes(4, "big")
             self.write(self.buffer[: HEADER + size])
             self.look_at_clock()
+            self.look_at_host()
             size = os.readv(source, [self.buffer[HEADER:]])
         os.close(source)
         self.send(b"q", {})
@@ -357,5 +364,7 @@ def printable(name):
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def collect(job, placed_at, value_path):
+def collect(work, job, placed_at, value_path):
+    """Send what there is in the folder ``work`` and beside it; raises OSError."""
+    with_permission(os.chdir, work, 0o700)
     Collector(job, placed_at, value_path).run()

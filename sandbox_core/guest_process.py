@@ -74,11 +74,10 @@ class Program:
 
 
 class Helper:
-    """A child that works on files as the program's user, with our stdin and stdout as its own;
-    it reports in frames over a pipe, whose end tells that it is over."""
+    """A child that works on files as the program's user, with our stdin as its own; it reports
+    in frames over a pipe, whose end tells that it is over."""
 
-    def __init__(self, pid, source):
-        self.pid = pid
+    def __init__(self, source):
         self.source = source
         self.received = bytearray()
         self.open = True
@@ -92,17 +91,10 @@ class Helper:
         self.received += data
         self.open = bool(data)
 
-    def ask_to_end(self):
-        try:
-            os.kill(self.pid, _signal.SIGTERM)
-        except ProcessLookupError:
-            pass
-
     def close(self):
-        """Take stdin and stdout back, which it may have made blocking."""
+        """Take stdin back, which it has made blocking."""
         os.close(self.source)
         os.set_blocking(0, False)
-        os.set_blocking(1, False)
 
 
 class Launcher:
@@ -151,6 +143,7 @@ def start_program(boot, argv, env, extra=()):
                 _signal.signal(number, _signal.SIG_DFL)
             set_resource_limits(boot)
             drop_privileges(boot)
+            os.chdir(boot["work"])
             os.execvpe(argv[0], argv, dict(boot["env"], **env))
         except OSError as error:
             os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
@@ -170,18 +163,18 @@ def is_program(path, name):
 def start_helper(boot, work):
     """Run work(report) in a child that has become the program's user."""
     receive, report = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+    if os.fork() == 0:
         try:
             _signal.set_wakeup_fd(-1)
             os.dup2(report, REPORT_DESCRIPTOR)
             os.closerange(REPORT_DESCRIPTOR + 1, 256)
             drop_privileges(boot)
+            os.chdir(boot["work"])
             work(REPORT_DESCRIPTOR)
         finally:
             os._exit(0)
     os.close(report)
-    return Helper(pid, receive)
+    return Helper(receive)
 
 
 def set_resource_limits(boot):
@@ -196,12 +189,11 @@ def set_resource_limits(boot):
 
 
 def drop_privileges(boot):
-    """Become the program's user for good, in its work folder."""
+    """Become the program's user for good."""
     os.umask(0o022)
     os.setgroups([])
     os.setresgid(boot["gid"], boot["gid"], boot["gid"])
     os.setresuid(boot["uid"], boot["uid"], boot["uid"])
-    os.chdir(boot["work"])
 
 
 def forbid_user_namespaces():

@@ -18,8 +18,8 @@ for i in range({mib}):
     held.append(b"x" * (1 << 20))
     if i > {mib} - 40:
         time.sleep(0.01)
+time.sleep({seconds})  # the watch looks every 0.1 s, and later on a busy machine
 print("held", len(held))
-time.sleep(0.2)
 """
 FILL = """
 import os
@@ -93,7 +93,7 @@ class LimitContract:
         self, runner, memory
     ):
         limits = {} if memory == Limits().memory_mib else {"memory_mib": memory}
-        hold = HOLD.format(mib=memory - 24)
+        hold = HOLD.format(mib=memory - 24, seconds=0.2)
         result = run_steps(runner, [("python", FILL), ("python", hold)], **limits)
         assert result.outcome is Outcome.OK, describe(result)
         assert f"held {memory - 24}" in str(result.stdout)
@@ -102,7 +102,7 @@ class LimitContract:
     @pytest.mark.parametrize("memory", [512, 128])
     def test_r17_and_no_more_while_they_are_empty(self, runner, memory):
         limits = {} if memory == Limits().memory_mib else {"memory_mib": memory}
-        result = run(runner, HOLD.format(mib=memory + 8), **limits)
+        result = run(runner, HOLD.format(mib=memory + 8, seconds=10), **limits)
         assert result.outcome is Outcome.MEMORY_LIMIT, describe(result)
         assert str(result.stdout) == "before\n"
         assert contents(result) == {"kept.txt": b"kept"}
@@ -110,7 +110,7 @@ class LimitContract:
 
     def test_stdin_and_output_in_flight_are_not_the_programs_memory(self, runner):
         code = (
-            HOLD.format(mib=96)
+            HOLD.format(mib=96, seconds=0.2)
             + "\nimport sys\nprint(len(sys.stdin.buffer.read(1000)))"
         )
         result = run(runner, code, memory_mib=128, stdin=b"x" * (16 * MIB))

@@ -59,6 +59,10 @@ class OutputContract:
         assert result.outcome is Outcome.OK, describe(result)
         assert (str(result.stdout), str(result.stderr)) == ("b\ngiven\n", "a\n")
 
+    def test_files_in_a_locked_work_folder_come_out(self, runner):
+        code = "import os\nopen('a.txt', 'w').write('a')\nos.chmod('.', 0)"
+        assert contents(run(runner, code)) == {"a.txt": b"a"}
+
     @pytest.mark.parametrize("size", [0, 1, 70_000, 16 * MIB], ids=str)
     def test_stdin_arrives_whole(self, runner, size):
         data = (b"0123456789abcde\n" * (size // 16 + 1))[:size]

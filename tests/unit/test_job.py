@@ -57,6 +57,8 @@ def test_the_environment_holds_nothing_of_the_host(monkeypatch):
         "TZ",
         "TERM",
         "PYTHONUNBUFFERED",
+        "MALLOC_MMAP_THRESHOLD_",
+        "MALLOC_TRIM_THRESHOLD_",
         "MPLBACKEND",
         "MPLCONFIGDIR",
         "OMP_NUM_THREADS",
