@@ -18,11 +18,12 @@ _HELLO_POLL_SECONDS = 0.1
 @dataclass(frozen=True, slots=True)
 class BootedSandbox:
     """A sandbox whose guest is ready. ``reader`` holds the state of its frame stream, of
-    which ``hello`` was the first payload."""
+    which ``hello`` was the first payload; ``waiting`` is as in its spec."""
 
     channel: Channel
     reader: FrameReader
     hello: bytes
+    waiting: str = ""
 
 
 def boot_sandbox(
@@ -30,15 +31,19 @@ def boot_sandbox(
 ) -> BootedSandbox:
     """Start a sandbox, send it the guest, and wait until it says hello.
 
-    With ``spec.preload`` that is when its Python launcher has imported those modules. Raises
-    EngineError; NotIsolated when the kernel in there is not gVisor's; ChannelClosed when
+    With ``spec.waiting`` that is when the interpreter is ready for a program. Raises EngineError;
+    NotIsolated when the kernel in there is not gVisor's; ChannelClosed when
     cancelled; ProtocolError. On any raise nothing is left.
     """
     channel = engine.start(spec, cancel, deadline)
     try:
         lease_seconds = spec.expires_at - time.time()
         frame = boot_frame(
-            spec.limits, lease_seconds, spec.preload, bool(spec.packages_mib)
+            spec.limits,
+            lease_seconds,
+            spec.waiting,
+            spec.preload,
+            has_packages=bool(spec.packages_mib),
         )
         channel.send(encode_program(guest_program()) + frame, deadline)
         reader = FrameReader()
@@ -51,7 +56,7 @@ def boot_sandbox(
     except BaseException:
         channel.close()
         raise
-    return BootedSandbox(channel, reader, hello)
+    return BootedSandbox(channel, reader, hello, spec.waiting)
 
 
 def _await_hello(

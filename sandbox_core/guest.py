@@ -19,7 +19,6 @@ import time
 
 from sandbox_core.guest_files import collect, unpack
 from sandbox_core.guest_process import (
-    Launcher,
     describe_kernel,
     drop_privileges,
     forbid_user_namespaces,
@@ -27,7 +26,9 @@ from sandbox_core.guest_process import (
     is_program,
     kill_all,
     start_helper,
+    start_node,
     start_program,
+    start_python,
 )
 from sandbox_core.guest_watch import Watch
 from sandbox_core.guest_wire import (
@@ -66,7 +67,7 @@ class Guest:
         self.program = None
         self.helper = None
         self.unpacking = False
-        self.launcher = None  # one that was started before the job
+        self.launcher = None  # what was started before the job, and waits for it
         self.ready = None  # its end of warming up, as long as we wait for that
         self.flags = dict.fromkeys(FLAGS, False)
         self.printed = 0
@@ -87,7 +88,7 @@ class Guest:
         forbid_user_namespaces()
         self.unpacking = True
         self.helper = start_helper(self.boot, lambda report: unpack(report, self.boot))
-        if self.boot["preload"]:
+        if self.boot["preload"] or self.boot["node_hook"]:
             self.warm_up()
         self.watch = Watch(self.boot)
         self.watch.look_at_memory()  # takes milliseconds, and nobody waits yet
@@ -103,10 +104,15 @@ class Guest:
         self.finish()
 
     def warm_up(self):
-        """Start a launcher and wait until its modules are imported, or it has died."""
-        while not self.helper.received:  # the home folder, which the modules look into
+        """Start an interpreter and wait until it can take a program, or has died."""
+        while not self.helper.received:  # the home folder, which it looks into
             self.turn()
-        self.launcher = Launcher(self.boot, self.boot["preload"])
+        if self.boot["preload"]:
+            self.launcher = start_python(self.boot, self.boot["preload"])
+        elif is_program(self.boot["env"]["PATH"], "node"):
+            self.launcher = start_node(self.boot)
+        else:
+            return
         self.ready = self.launcher.ready
         while self.ready is not None:
             self.turn()
@@ -161,6 +167,8 @@ class Guest:
         elif descriptor == self.wake:
             os.read(self.wake, 4096)
         elif descriptor == self.ready:
+            if not os.read(descriptor, 1):  # it has died
+                self.drop_launcher()
             self.ready = None
         elif helper is not None and descriptor == helper.source:
             helper.read()
@@ -333,18 +341,22 @@ class Guest:
             self.announcement = b""
 
     def start_step(self, step):
-        if not step["launched"]:
+        launcher, self.launcher = self.launcher, None
+        if launcher is None and step["launched"]:
+            launcher = start_python(self.boot)
+        if launcher is None:
             return start_program(self.boot, step["argv"], step["env"])
-        launcher = self.launcher or Launcher(self.boot)
-        self.launcher = None
         return launcher.release(step)
 
     def dismiss_launcher(self):
-        """The first step cannot have the warm launcher: nothing of it shall be in its way."""
+        """The first step cannot have what waits: nothing of it shall be in its way."""
+        self.drop_launcher()
+        self.bury_all()
+
+    def drop_launcher(self):
         self.launcher.close()
         self.launcher.program.close()
         self.launcher = None
-        self.bury_all()
 
     def drain_outputs(self):
         """All writers are dead, so an empty pipe stays empty. Do not wait for its end: a

@@ -15,6 +15,7 @@ import stat
 import time
 from itertools import islice
 
+from sandbox_core.guest_process import hook_path
 from sandbox_core.guest_wire import frame_of, json_text, literal
 
 CHUNK = 1 << 18
@@ -62,6 +63,9 @@ def prepare_home(boot):
     matplotlib."""
     os.makedirs(boot["home"], 0o755, exist_ok=True)
     os.makedirs(boot["build"], 0o755, exist_ok=True)
+    if boot["node_hook"]:
+        with open(hook_path(boot), "w") as file:
+            file.write(boot["node_hook"])
     target = boot["env"]["MPLCONFIGDIR"]
     if not os.path.isdir(boot["mpl_source"]):
         return

@@ -98,15 +98,12 @@ class Helper:
 
 
 class Launcher:
-    """A Python launcher, waiting for its release; ``ready`` tells that it has preloaded."""
+    """An interpreter that waits for its release; ``ready`` tells that it does."""
 
-    def __init__(self, boot, preload=()):
+    def __init__(self, boot, argv, tells_ready):
         receive, self.release_end = os.pipe()
         self.ready, ready_end = os.pipe()
-        text, *arguments = boot["launcher"]
-        argv = ["python3", "-c", text, str(RELEASE_DESCRIPTOR), *arguments, *preload]
-        # Only a launcher that preloads knows of the second one, and closes it.
-        extra = (receive, ready_end) if preload else (receive,)
+        extra = (receive, ready_end) if tells_ready else (receive,)
         self.program = start_program(boot, argv, {}, extra)
         os.close(receive)
         os.close(ready_end)
@@ -122,6 +119,24 @@ class Launcher:
     def close(self):
         os.close(self.release_end)
         os.close(self.ready)
+
+
+def start_python(boot, preload=()):
+    """The launcher, which imports these modules first."""
+    text, *arguments = boot["launcher"]
+    argv = ["python3", "-c", text, str(RELEASE_DESCRIPTOR), *arguments, *preload]
+    # Only one that preloads knows of the second descriptor, and closes it.
+    return Launcher(boot, argv, bool(preload))
+
+
+def start_node(boot):
+    """A Node.js that waits in a module of ours; which program it runs the release tells."""
+    return Launcher(boot, ["node", "-r", hook_path(boot), "main.js"], True)
+
+
+def hook_path(boot):
+    """Where the module is that a waiting Node.js loads, and its worker threads too."""
+    return os.path.join(boot["build"], "wait.cjs")
 
 
 def start_program(boot, argv, env, extra=()):

@@ -91,7 +91,7 @@ def container_config(
     network: str = "",
     packages_mib: int = 0,
 ) -> dict[str, Any]:
-    """The whole configuration of one sandbox container; ``warm``: with preloaded modules.
+    """The whole configuration of one sandbox container; ``warm``: with an interpreter that waits.
     ``network`` and ``packages_mib`` are as in SandboxSpec."""
     memory = container_memory_bytes(limits, warm, packages_mib)
     return {

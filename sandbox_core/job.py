@@ -20,10 +20,17 @@ from sandbox_core.hardening import (
 from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits
 from sandbox_core.models import InputFile, RunRequest, Step
+from sandbox_core.node_hook import NODE_HOOK
 from sandbox_core.payload import LAUNCHER_SOURCE
 from sandbox_core.protocol import DATA_CHUNK, encode_frame, encode_header
 
-__all__ = ["boot_frame", "compile_budget", "job_frames", "may_run_warm"]
+__all__ = [
+    "boot_frame",
+    "compile_budget",
+    "interpreter_for",
+    "job_frames",
+    "may_run_warm",
+]
 
 # What the first picture makes matplotlib import.
 _DRAWING_MODULES = (
@@ -55,12 +62,13 @@ _PACKAGES_ENV = {
 def boot_frame(
     limits: Limits,
     lease_seconds: float,
+    waiting: str = "",
     preload: tuple[str, ...] = (),
     has_packages: bool = False,
 ) -> bytes:
     """The first frame: who the program is, what it may use, and when the guest gives up.
 
-    ``preload``: modules that a warm Python launcher imports before the job.
+    ``waiting`` and ``preload`` are as in SandboxSpec.
     ``has_packages``: there is a folder for installed packages, and an archive of them comes.
     """
     packages = (PACKAGES_FOLDER,) if has_packages else ()
@@ -82,6 +90,7 @@ def boot_frame(
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
             "file_size": (max(limits.work_mib, limits.tmp_mib, limits.shm_mib) + 1)
             * MIB,
+            "node_hook": NODE_HOOK if waiting == "node" else "",
             "launcher": [LAUNCHER_SOURCE, display_program(), _DISPLAY_FOLDER],
             "preload": _all_modules(preload),
         },
@@ -127,15 +136,15 @@ def job_frames(
     request: RunRequest,
     plan: InputPlan,
     lease_seconds: float,
-    warm: bool = False,
+    waiting: str = "",
     packages: InputFile | None = None,
 ) -> Iterator[bytes]:
     """Files, stdin and, last, the job itself: the program starts only when all is there.
 
-    ``warm``: the sandbox has a warm launcher; the first step gets it if it may. ``packages``:
-    the archive for a sandbox that was booted with a folder for it.
+    ``waiting``: the interpreter that waits in the sandbox; the first step gets it if it may.
+    ``packages``: the archive for a sandbox that was booted with a folder for it.
     """
-    warm_step = warm and may_run_warm(request, plan)
+    warm_step = bool(waiting) and may_run_warm(request, plan, waiting)
     archive = (replace(packages, name=_PACKAGES_ARCHIVE),) if packages else ()
     for file in (*archive, *plan.files):
         yield encode_header("F", {"name": file.name})
@@ -179,18 +188,27 @@ def compile_budget(request: RunRequest) -> float:
     )
 
 
-def may_run_warm(request: RunRequest, plan: InputPlan) -> bool:
-    """Whether the first step behaves the same in an interpreter with preloaded modules.
+def interpreter_for(request: RunRequest) -> str:
+    """The interpreter that a warm sandbox for this request should have waiting."""
+    return language_named(request.steps[0].language).waiting or "python"
 
-    It does not when a file or folder beside it could take the place of a module, or is read
-    by one when it is imported: the preloaded one would be in ``sys.modules`` already. Any
-    Python file or folder of the request counts, whatever its name: the modules' own imports
-    are many, and cold is right.
-    Nor does a program that forks: in gVisor each child of a process with those modules takes
-    some 35 MB of its own, of a plain one 4 MB.
+
+def may_run_warm(request: RunRequest, plan: InputPlan, waiting: str) -> bool:
+    """Whether the first step runs in the waiting interpreter as it would in a new one.
+
+    Node.js has loaded nothing of the program's folder. With preloaded modules of Python it is
+    another thing when a file or folder beside the program could take the place of a module,
+    or is read by one when it is imported: the preloaded one would be in ``sys.modules``
+    already. Any Python file or folder of the request counts, whatever its name: the modules'
+    own imports are many, and cold is right. Nor does a program run warm that forks: in gVisor
+    each child of a process with those modules takes some 35 MB of its own, of a plain one 4.
     """
     first = request.steps[0]
-    if not language_named(first.language).launched or _FORKING.search(first.code):
+    if language_named(first.language).waiting != waiting:
+        return False
+    if waiting != "python":
+        return True
+    if _FORKING.search(first.code):
         return False
     beside = [file.name for file in plan.files if file.name != plan.step_names[0]]
     return not any("/" in name or name.endswith(_READ_BY_IMPORTS) for name in beside)

@@ -44,6 +44,7 @@ class Language:
     ``version_argv`` tells the version, and its first word is what an image must have;
     ``image`` names the smallest of our images that has it, where the version begins with
     ``version``.
+    ``waiting`` names the interpreter of a warm sandbox that can run it, see SandboxSpec.
     ``joins``: consecutive blocks are joined into one program, as a reader expects of an
     interpreted language; a block in which ``alone_pattern`` is found is joined to nothing
     before it. ``interpreters`` are the program names that may stand in a ``#!`` line.
@@ -67,6 +68,7 @@ class Language:
     joins: bool = True
     alone_pattern: str = ""
     launched: bool = False
+    waiting: str = ""
     interpreters: tuple[str, ...] = ()
     transcripts: tuple[str, ...] = ()
     prompts: str = ""

@@ -51,6 +51,7 @@ PYTHON = Language(
     # would become part of whatever is before it.
     alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
     launched=True,
+    waiting="python",
     interpreters=("python", "python3"),
     transcripts=("pycon", "python-console", "python-repl", "doctest"),
     prompts=r"^>>>(?: (.*))?$",
@@ -109,6 +110,7 @@ JAVASCRIPT = Language(
     ),
     image=DATA_IMAGE,
     version="18",
+    waiting="node",
     interpreters=("node", "nodejs"),
     line_reference=r"main\.m?js:(\d+)",
     variant=Variant(

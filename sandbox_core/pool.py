@@ -1,7 +1,8 @@
 """Sandboxes started before they are needed. Each is used once and thrown away.
 
 A pool keeps a few booted sandboxes for every kind that was asked for lately, refills itself
-in the background, and never makes a run wait: it has one, or the run starts cold.
+in the background, and never makes a run wait: it has one, or the run starts cold. A kind has
+one interpreter that waits for a program.
 """
 
 import logging
@@ -91,28 +92,30 @@ class WarmPool:
         self._pause = 0.0
         self._next_try = 0.0
 
-    def want(self, spec: SandboxSpec) -> bool:
+    def want(self, spec: SandboxSpec, waiting: str = "python") -> bool:
         """Have one made for runs like this, in the background; True if one is ready."""
         with self._changed:
-            shelf = self._shelf_for(spec)
+            shelf = self._shelf_for(spec, waiting)
             self._wake()
             return shelf is not None and bool(shelf.idle)
 
-    def take(self, spec: SandboxSpec) -> BootedSandbox | None:
-        """A sandbox as this spec asks for, if one is ready; never waits. The taker has to
+    def take(self, spec: SandboxSpec, waiting: str = "python") -> BootedSandbox | None:
+        """A sandbox as this spec asks for, if one is ready; never waits. Rather one in which
+        another interpreter waits than none: it has started all the same. The taker has to
         close it. The next one is made when refill() or want() is called."""
         dead = []
         found: BootedSandbox | None = None
         with self._changed:
-            shelf = self._shelf_for(spec)
+            shelf = self._shelf_for(spec, waiting)
             if shelf is None:
                 return None
-            while shelf.idle and found is None:
-                candidate = shelf.idle.popleft()
-                if _is_usable(candidate):
-                    found = candidate.sandbox
-                else:
-                    dead.append(candidate)
+            for each in (shelf, *self._alike(shelf)):
+                while each.idle and found is None:
+                    candidate = each.idle.popleft()
+                    if _is_usable(candidate):
+                        found = candidate.sandbox
+                    else:
+                        dead.append(candidate)
             hit = found is not None
             self._stats = replace(
                 self._stats,
@@ -147,11 +150,11 @@ class WarmPool:
             for entry in shelf.idle:
                 entry.sandbox.channel.close()
 
-    def _shelf_for(self, spec: SandboxSpec) -> _Shelf | None:
+    def _shelf_for(self, spec: SandboxSpec, waiting: str) -> _Shelf | None:
         """The shelf of this spec's kind, which is wanted now; None if there is no pool."""
         if self._closed or not self._settings.most:
             return None
-        kind = self._kind_of(spec)
+        kind = self._kind_of(spec, waiting)
         shelf = self._shelves.setdefault(kind, _Shelf(kind))
         shelf.wanted_at = time.monotonic()
         if self._thread is None:
@@ -161,14 +164,23 @@ class WarmPool:
             self._thread.start()
         return shelf
 
-    def _kind_of(self, spec: SandboxSpec) -> SandboxSpec:
+    def _alike(self, shelf: _Shelf) -> list[_Shelf]:
+        """The other shelves whose sandboxes differ in the interpreter only."""
+        return [
+            other
+            for other in self._shelves.values()
+            if other is not shelf and _cold(other.spec) == _cold(shelf.spec)
+        ]
+
+    def _kind_of(self, spec: SandboxSpec, waiting: str) -> SandboxSpec:
         """What two specs have in common when one sandbox would do for both."""
         return replace(
             spec,
             run_id="",
             expires_at=0.0,
             limits=spec.limits.shape(),
-            preload=self._settings.preload,
+            waiting=waiting,
+            preload=self._settings.preload if waiting == "python" else (),
         )
 
     def _wake(self) -> None:
@@ -276,6 +288,10 @@ class WarmPool:
             getattr(error, "detail", ""),
             exc_info=None if isinstance(error, SandboxError) else error,
         )
+
+
+def _cold(kind: SandboxSpec) -> SandboxSpec:
+    return replace(kind, waiting="", preload=())
 
 
 def _is_usable(entry: _Idle) -> bool:

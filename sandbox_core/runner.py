@@ -16,7 +16,7 @@ from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken, Channel, Engine, SandboxSpec
 from sandbox_core.errors import ChannelClosed, SandboxError, StartFailed
 from sandbox_core.event_feed import EventFeed
-from sandbox_core.job import compile_budget, job_frames
+from sandbox_core.job import compile_budget, interpreter_for, job_frames
 from sandbox_core.leases import current_owner
 from sandbox_core.limits import Limits
 from sandbox_core.models import InputFile, OnEvent, RunRequest, RunResult
@@ -127,7 +127,8 @@ class LocalRunner:
         feed = EventFeed(on_event)
         session = _Session(request, plan, feed, cancel, self._budgets, packages)
         try:
-            warm = self._pool.take(spec) if is_usual else None
+            waiting = interpreter_for(request)
+            warm = self._pool.take(spec, waiting) if is_usual else None
             return session.run(self._engine, spec, warm)
         finally:
             feed.close()
@@ -146,7 +147,7 @@ class LocalRunner:
 
     def prepare(self, request: RunRequest) -> bool:
         """Have a warm sandbox made for requests like this one; True if one is ready."""
-        return self._pool.want(self.spec_for(request))
+        return self._pool.want(self.spec_for(request), interpreter_for(request))
 
     def pool_stats(self) -> PoolStats:
         """How the pool of warm sandboxes has done so far."""
@@ -227,17 +228,17 @@ class _Session:
         the one in which a program has started."""
         if warm is not None:
             try:
-                self._give_job(warm, is_warm=True)
+                self._give_job(warm)
                 return warm
             except ChannelClosed:
                 if self._recorder.started or self._cancel.is_set():
                     raise
                 _LOG.info("run %s: its warm sandbox was dead", spec.run_id)
         cold = boot_sandbox(engine, spec, self._cancel, Deadline(self._budgets.start))
-        self._give_job(cold, is_warm=False)
+        self._give_job(cold)
         return cold
 
-    def _give_job(self, sandbox: BootedSandbox, is_warm: bool) -> None:
+    def _give_job(self, sandbox: BootedSandbox) -> None:
         channel = sandbox.channel
         self.channels.append(channel)
         self._reader = sandbox.reader
@@ -251,7 +252,7 @@ class _Session:
             self._request.limits, compile_budget(self._request)
         )
         frames = job_frames(
-            self._request, self._plan, lease_seconds, is_warm, self._packages
+            self._request, self._plan, lease_seconds, sandbox.waiting, self._packages
         )
         for data in joined_frames(frames):
             if self._cancel.is_set():

@@ -33,8 +33,9 @@ class SandboxSpec:
 
     ``network`` is the engine's name of an internal network, or empty: no network at all.
     ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
-    ``preload`` names the modules that its Python launcher imports before the job; none
-    means a cold sandbox. ``data_folders``, by their real paths, are shown read-only.
+    ``waiting`` names the interpreter that is started before the job: ``python``, which imports
+    the modules of ``preload``, or ``node``; empty means a cold sandbox. ``data_folders``, by
+    their real paths, are shown read-only.
     """
 
     image: str
@@ -44,6 +45,7 @@ class SandboxSpec:
     owner: str
     expires_at: float
     argv: tuple[str, ...]
+    waiting: str = ""
     preload: tuple[str, ...] = ()
     data_folders: tuple[DataFolder, ...] = ()
     network: str = ""

@@ -116,7 +116,7 @@ class DockerEngine:
             spec.argv,
             spec.limits,
             labels,
-            warm=bool(spec.preload),
+            warm=bool(spec.waiting),
             data_folders=spec.data_folders,
             network=spec.network,
             packages_mib=spec.packages_mib,

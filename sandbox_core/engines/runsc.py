@@ -128,7 +128,7 @@ class RunscEngine:
 
     def _wall(self, folder: Path, spec: SandboxSpec) -> Wall:
         limits = HostLimits(
-            container_memory_bytes(spec.limits, bool(spec.preload), spec.packages_mib),
+            container_memory_bytes(spec.limits, bool(spec.waiting), spec.packages_mib),
             host_threads(spec.limits),
             container_cpus(spec.limits),
         )

@@ -171,9 +171,9 @@ def docker_run(subject: Subject, runtime: str = "") -> Command:
     return Command(f"docker_run_{runtime}", title, command)
 
 
-def wait_for_warm_sandbox(runner: LocalRunner) -> None:
+def wait_for_warm_sandbox(runner: LocalRunner, language: str = "python") -> None:
     """Wait until the pool has one, and for what making it has stirred up to settle."""
-    request = RunRequest((Step("python", "pass"),), limits=Limits())
+    request = RunRequest((Step(language, ""),), limits=Limits())
     end = time.monotonic() + _REFILL_SECONDS
     while not runner.prepare(request):
         if time.monotonic() > end:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from scripts.benchmarks.subject import BenchmarkError
 
-__all__ = ["CHART", "PANDAS", "PRINT", "PROGRAMS", "Program"]
+__all__ = ["CHART", "NODE_LOG", "PANDAS", "PRINT", "PROGRAMS", "Program"]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Some Python. ``key`` names it in figures; ``modules`` are what it imports; ``output`` is
+    """Some code. ``key`` names it in figures; ``modules`` are what it imports; ``output`` is
     all that it prints, where that is always the same."""
 
     key: str
@@ -17,6 +17,7 @@ class Program:
     code: str
     modules: tuple[str, ...] = ()
     output: str | None = None
+    language: str = "python"
 
     def check_output(self, text: str) -> None:
         """Raises BenchmarkError when this is not what it prints."""
@@ -37,6 +38,13 @@ CHART = Program(
     "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.savefig('chart.png')\n"
     "print('saved')",
     ("matplotlib",),
+)
+NODE_LOG = Program(
+    "node",
+    "console.log(1) of Node.js",
+    "console.log(1)",
+    output="1\n",
+    language="javascript",
 )
 _PRODUCT = Program(
     "matmul",

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from sandbox_core.models import RunEvent
+from sandbox_core.models import RunEvent, RunRequest, Step
 from sandbox_core.runner import LocalRunner
 from scripts.benchmarks.contenders import docker_run, wait_for_warm_sandbox
 from scripts.benchmarks.measurement import (
@@ -12,8 +12,8 @@ from scripts.benchmarks.measurement import (
     at_most,
     ratio_of,
 )
-from scripts.benchmarks.programs import CHART, PANDAS, PRINT, Program
-from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
+from scripts.benchmarks.programs import CHART, NODE_LOG, PANDAS, PRINT, Program
+from scripts.benchmarks.subject import BenchmarkError, Subject, run_request
 
 __all__ = ["measure_warm_run"]
 
@@ -22,14 +22,15 @@ def measure_warm_run(subject: Subject, rounds: int) -> Iterator[Measurement]:
     """Each run beside one of `docker run`, so that a busy machine slows both."""
     runner = subject.runner(is_warm=True)
     docker = docker_run(subject)
-    first: dict[Program, list[float]] = {PRINT: [], PANDAS: [], CHART: []}
-    whole: dict[Program, list[float]] = {PRINT: [], PANDAS: [], CHART: []}
+    programs = PRINT, PANDAS, CHART, NODE_LOG
+    first: dict[Program, list[float]] = {program: [] for program in programs}
+    whole: dict[Program, list[float]] = {program: [] for program in programs}
     dockers = []
     try:
         for number in range(rounds + 1):
             # The first round fills the machine's caches.
             for program, taken in first.items() if number else [(PRINT, [])]:
-                wait_for_warm_sandbox(runner)
+                wait_for_warm_sandbox(runner, program.language)
                 output, result = _timed(runner, program)
                 taken.append(output)
                 if number:
@@ -83,6 +84,12 @@ def measure_warm_run(subject: Subject, rounds: int) -> Iterator[Measurement]:
         (at_most(350),),
     )
     yield Measurement(
+        "warm_node_first_output_ms",
+        "warm console.log(1) of Node.js, to the first output",
+        "ms",
+        tuple(first[NODE_LOG]),
+    )
+    yield Measurement(
         "pool_refill_ms",
         "time in which the pool makes a warm sandbox",
         "ms",
@@ -99,7 +106,8 @@ def _timed(runner: LocalRunner, program: Program) -> tuple[float, float]:
             arrived.append(time.monotonic())
 
     begin = time.monotonic()
-    result = run_python(runner, program.code, on_event=note)
+    request = RunRequest((Step(program.language, program.code),), user="bench")
+    result = run_request(runner, request, note)
     if not arrived:
         raise BenchmarkError(f"{program.title} printed nothing.")
     return (arrived[0] - begin) * 1000, result.total_seconds * 1000

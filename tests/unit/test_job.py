@@ -148,7 +148,7 @@ def test_a_first_python_step_may_be_warm_unless_modules_lie_beside_it():
     def may(*names, language="python", code="1"):
         files = tuple(InputFile(name, b"") for name in names)
         request = RunRequest((Step(language, code),), files=files)
-        return may_run_warm(request, plan_files(request))
+        return may_run_warm(request, plan_files(request), "python")
 
     assert may()
     assert may("sales.csv", "photo.png")
@@ -161,3 +161,13 @@ def test_a_first_python_step_may_be_warm_unless_modules_lie_beside_it():
     assert not may(code="import os\nif os.fork() == 0: pass")
     assert not may(code="from multiprocessing import Pool")
     assert may(code="fork_knife = 1")
+
+
+def test_a_waiting_node_is_for_javascript_whatever_lies_beside_it():
+    def may(language):
+        request = RunRequest((Step(language, "1"),), files=(InputFile("a/b.js", b""),))
+        return may_run_warm(request, plan_files(request), "node")
+
+    assert may("javascript")
+    assert not may("python")
+    assert not may("typescript")

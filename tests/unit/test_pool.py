@@ -167,3 +167,19 @@ def test_unwanted_sandboxes_go_after_a_while(engine: FakeEngine) -> None:
     wait_for(lambda: pool.stats().idle == 0)
     assert engine.channels[0].closed
     pool.close()
+
+
+def test_each_interpreter_has_sandboxes_and_another_is_better_than_none(
+    engine: FakeEngine,
+) -> None:
+    pool = WarmPool(engine, PoolSettings(size=1))
+    filled(pool, count=1)
+    taken = pool.take(SPEC, "node")
+    assert taken is not None
+    assert taken.waiting == "python"
+    pool.refill()
+    wait_for(lambda: pool.stats().idle == 2)
+    waiting = [pool.take(SPEC, "node"), pool.take(SPEC, "node")]
+    assert [each and each.waiting for each in waiting] == ["node", "python"]
+    assert pool.take(replace(SPEC, image="another"), "node") is None
+    pool.close()
