@@ -15,7 +15,7 @@ from codebox.refusals import BadRequest, NotReady
 from codebox.service import Service
 from codebox.streaming import EventQueue, RunStream, until_gone
 from sandbox_core.admission import Busy
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages import known_languages
 from sandbox_core.languages_interpreted import PYTHON
 from sandbox_core.listing import matching
 from sandbox_core.models import RunResult
@@ -157,7 +157,7 @@ async def list_languages(
         service.check_ready()
         versions = await service.inventories.languages(caller.user)
     except (NotReady, Busy):
-        versions = {entry.name: "" for entry in LANGUAGES}
+        versions = {entry.name: "" for entry in known_languages()}
     return [
         LanguageOut(
             name=entry.name,
@@ -165,7 +165,7 @@ async def list_languages(
             aliases=list(entry.aliases),
             version=versions[entry.name],
         )
-        for entry in LANGUAGES
+        for entry in known_languages()
         if entry.name in versions and matching((entry.name, *entry.aliases), filter)
     ]
 

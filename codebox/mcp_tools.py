@@ -13,8 +13,9 @@ from codebox.refusals import CAUSES, refusal_for
 from codebox.service import Service
 from sandbox_core.call_input import read_call
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.images import may_have_language
 from sandbox_core.installer import PACKAGES_OFF
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages import known_languages
 from sandbox_core.limits import MIB
 from sandbox_core.listing import list_languages_text, list_packages_text
 from sandbox_core.models import (
@@ -36,8 +37,6 @@ _MODEL_BYTES = 16 * 1024
 _MOST_IMAGES = 4
 _LARGEST_IMAGE = 2 * MIB
 _MOST_FILES = 20
-_NAMES = tuple(entry.name for entry in LANGUAGES)
-_LanguageWord = Literal[_NAMES]  # type: ignore[valid-type]
 
 
 class FileToPlace(BaseModel):
@@ -52,12 +51,26 @@ def make_mcp_server(service: Service) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("codebox", instructions=_about(service))
     calls = _Calls(service)
     run = calls.run_code_with_files if service.openwebui else calls.run_code
+    # The tool's schema is made of the annotations.
+    getattr(_Calls, run.__name__).__annotations__["language"] = Literal[
+        _names_of_languages(service)
+    ]
     server.add_tool(run, name="run_code", structured_output=False)
     server.add_tool(calls.list_packages, name="list_packages", structured_output=False)
     server.add_tool(
         calls.list_languages, name="list_languages", structured_output=False
     )
     return server
+
+
+def _names_of_languages(service: Service) -> tuple[str, ...]:
+    """Those that the images may have, as far as their names tell it."""
+    settings = service.settings
+    return tuple(
+        entry.name
+        for entry in known_languages()
+        if may_have_language(settings.image_for(entry.name), entry)
+    )
 
 
 def _about(service: Service) -> str:
@@ -78,7 +91,7 @@ class _Calls:
         self,
         code: str,
         ctx: Context,
-        language: _LanguageWord = "python",
+        language: str = "python",
         stdin: str = "",
         packages: list[str] | None = None,
     ) -> CallToolResult:
@@ -95,7 +108,7 @@ class _Calls:
         self,
         code: str,
         ctx: Context,
-        language: _LanguageWord = "python",
+        language: str = "python",
         stdin: str = "",
         packages: list[str] | None = None,
         input_files: list[FileToPlace] | None = None,

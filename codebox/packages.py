@@ -11,7 +11,7 @@ from sandbox_core.inventory import (
     inventory_request,
     read_inventory,
 )
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages import known_languages
 from sandbox_core.languages_interpreted import PYTHON
 
 __all__ = ["Inventories"]
@@ -35,7 +35,7 @@ class Inventories:
         """Versions of the languages that can be run, each in its own image. Raises as
         of_python."""
         versions: dict[str, str] = {}
-        for language in LANGUAGES:
+        for language in known_languages():
             image = self._settings.image_for(language.name)
             found = (await self._of(image, user)).languages
             if language.name in found:

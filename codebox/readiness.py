@@ -10,7 +10,7 @@ from codebox.settings import Settings
 from sandbox_core.deadline import Deadline
 from sandbox_core.doctor import examine
 from sandbox_core.engines.base import Engine, Finding
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages import known_languages
 
 __all__ = ["Readiness"]
 
@@ -39,7 +39,7 @@ class Readiness:
         self._make_engine = make_engine
         self._counters = counters
         self._images: dict[str, list[str]] = {}
-        for language in LANGUAGES:
+        for language in known_languages():
             image = settings.image_for(language.name)
             self._images.setdefault(image, []).append(language.name)
         self._proofs: list[Finding] | None = None if settings.self_test else []
@@ -85,7 +85,7 @@ class Readiness:
     def _prove(self) -> list[Finding]:
         found: list[Finding] = []
         for image, names in self._images.items():
-            languages = [entry for entry in LANGUAGES if entry.name in names]
+            languages = [entry for entry in known_languages() if entry.name in names]
             found += examine(
                 self._make_engine(image),
                 image,

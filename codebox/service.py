@@ -18,6 +18,7 @@ from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import Engine
 from sandbox_core.engines.choice import make_engine
 from sandbox_core.installing_runner import InstallingRunner
+from sandbox_core.languages import use_added_languages
 from sandbox_core.models import OnEvent, RunRequest
 from sandbox_core.reaper import Reaper
 from sandbox_core.runner import LocalRunner
@@ -32,6 +33,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        use_added_languages(settings.added_languages)
         self.metrics = Metrics(settings)
         self.counters = Counters(settings)
         sessions = settings.owui_session_tokens

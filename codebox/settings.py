@@ -16,6 +16,11 @@ from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.choice import ENGINE_NAMES
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.installer import InstallSettings
+from sandbox_core.language import Language
+from sandbox_core.language_records import (
+    parse_language_records,
+    read_language_records,
+)
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import Limits, limit_records
 from sandbox_core.pool import PoolSettings
@@ -96,6 +101,11 @@ class Settings(BaseModel):
         "",
         "Folders of this machine that every program sees read-only, such as "
         "sales=/srv/sales, maps=/srv/maps: there /data/sales and /data/maps.",
+    )
+    languages: str = _variable(
+        "",
+        "Languages that you add: records in TOML or JSON, or the path of a file with them "
+        "(docs/adding-a-language.md).",
     )
     self_test: bool = _variable(
         True,
@@ -269,6 +279,21 @@ class Settings(BaseModel):
             raise ValueError(str(error)) from None
         return text
 
+    @field_validator("languages")
+    @classmethod
+    def _read_languages(cls, setting: str) -> str:
+        try:
+            text = read_language_records(setting)
+            parse_language_records(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @property
+    def added_languages(self) -> tuple[Language, ...]:
+        """Those that an administrator added."""
+        return parse_language_records(self.languages)
+
     @property
     def installs(self) -> InstallSettings | None:
         """How packages are installed; None when they are not."""
@@ -307,7 +332,8 @@ class Settings(BaseModel):
 
     def image_for(self, language: str) -> str:
         """The image in which this language runs."""
-        return self.images.get(language, self.image)
+        added = {entry.name: entry.image for entry in self.added_languages}
+        return self.images.get(language) or added.get(language) or self.image
 
 
 def _refuse_weak_secret(text: str) -> None:

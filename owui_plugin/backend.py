@@ -14,6 +14,8 @@ from sandbox_core.engines.runsc import RunscEngine
 from sandbox_core.engines.runsc_download import downloaded_runsc, start_runsc_download
 from sandbox_core.errors import SandboxError
 from sandbox_core.installing_runner import InstallingRunner
+from sandbox_core.language_records import parse_language_records
+from sandbox_core.languages import use_added_languages
 from sandbox_core.reaper import Reaper
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
@@ -66,6 +68,8 @@ class Backend:
 
 def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
+    # The other plugin may have asked for it, and knows its languages in a module of its own.
+    use_added_languages(parse_language_records(shared.languages))
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     if shared.runsc_sha512 and shared.backend == RunscEngine.name:

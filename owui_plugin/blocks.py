@@ -17,10 +17,10 @@ from owui_plugin.transcripts import begins_with_prompt, prompted_commands
 from sandbox_core.errors import SandboxError
 from sandbox_core.language import Language
 from sandbox_core.languages import (
-    LANGUAGES,
     find_interpreter,
     find_language,
     find_transcript,
+    known_languages,
 )
 from sandbox_core.visible import visible_text
 
@@ -142,9 +142,11 @@ def why_nothing_runs(blocks: Sequence[CodeBlock]) -> str:
     reason = next((block.reason for block in blocks if block.reason), "")
     if reason:
         return f"There is nothing to run: {reason}."
-    words = ", ".join(language.name for language in LANGUAGES)
+    words = ", ".join(language.name for language in known_languages())
     transcripts = ", ".join(
-        language.transcripts[0] for language in LANGUAGES if language.transcripts
+        language.transcripts[0]
+        for language in known_languages()
+        if language.transcripts
     )
     return (
         "There is nothing to run: no code block has a tag that can run. These can: "

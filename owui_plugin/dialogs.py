@@ -9,7 +9,8 @@ from typing import Any
 
 from owui_plugin.blocks import CodeBlock
 from owui_plugin.host import settle
-from sandbox_core.languages import LANGUAGES, find_language
+from sandbox_core.languages import find_language, known_languages
+from sandbox_core.languages_interpreted import PYTHON
 
 __all__ = [
     "CHECK",
@@ -65,10 +66,12 @@ async def choose_blocks(
 
 async def choose_language(caller: Any, block: CodeBlock) -> str:
     """The language for a block without a tag; empty when none was picked."""
-    options = [{"value": entry.name, "label": entry.title} for entry in LANGUAGES]
+    options = [
+        {"value": entry.name, "label": entry.title} for entry in known_languages()
+    ]
     title = f"In which language is “{block.first_line()}”?"
     try:
-        answer = await _select(caller, title, options, LANGUAGES[0].name)
+        answer = await _select(caller, title, options, PYTHON.name)
     except _NoDialog:
         return ""
     language = find_language(answer)

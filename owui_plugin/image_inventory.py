@@ -9,7 +9,7 @@ from owui_plugin.settings import SharedSettings
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.inventory import Inventory, inventory_request, read_inventory
 
-__all__ = ["inventory_of"]
+__all__ = ["inventory_of", "known_inventory"]
 
 # Where the digest cannot be told, as from codebox.
 _BELIEVED_SECONDS = 600.0
@@ -44,6 +44,12 @@ async def inventory_of(shared: SharedSettings, user: str, chat: str) -> Inventor
     _known_inventories.clear()  # of other settings nobody will ask again
     _known_inventories[shared.key] = (digest, until, found)
     return found
+
+
+def known_inventory(shared: SharedSettings) -> Inventory | None:
+    """The inventory that was told last, if that was with these settings."""
+    known = _known_inventories.get(shared.key)
+    return known[2] if known else None
 
 
 def _say_nothing() -> None:

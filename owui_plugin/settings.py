@@ -18,6 +18,11 @@ from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.choice import usual_engine_name
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.installer import InstallSettings
+from sandbox_core.language_records import (
+    parse_language_records,
+    read_language_records,
+)
+from sandbox_core.languages import use_added_languages
 from sandbox_core.limits import Limits
 from sandbox_core.pool import PoolSettings
 from sandbox_core.proofs import accepted_names
@@ -57,6 +62,7 @@ class SharedSettings:
     """What shapes the one runtime of the process: its backend and its queues.
 
     ``backend`` is “codebox”, or the name of a container engine; ``codebox_url`` is empty then.
+    ``languages`` are the records themselves, wherever they were.
     Two plugins with equal ``key`` may share a runtime.
     """
 
@@ -75,6 +81,7 @@ class SharedSettings:
     self_test: bool
     accept_unproven: str
     data_folders: str
+    languages: str
     network: str
     packages_index: str
     packages_network: str
@@ -161,7 +168,8 @@ def resolve_settings(
 
     The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
     ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
-    the variable, its value and what is allowed, when a variable cannot be used.
+    the variable, its value and what is allowed, when a variable cannot be used. The languages
+    that an administrator added are known afterwards.
     """
     _warn_of_unknown_names(environ)
     values = EveryValve(**valves.model_dump()).model_dump()
@@ -171,6 +179,9 @@ def resolve_settings(
     _choose_backend(values)
     _check_data_folders(values)
     _check_packages(values)
+    # The file may have changed since the valve was checked.
+    values["languages"] = read_language_records(values["languages"])
+    use_added_languages(parse_language_records(values["languages"]))
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(

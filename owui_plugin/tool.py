@@ -3,14 +3,14 @@
 import asyncio
 import os
 import sys
-from typing import Any, Literal
+from typing import Any
 
 from owui_plugin.after_turn import STOPPED_TURN_SECONDS, show_after_turn
 from owui_plugin.chat_files import ChatFile, files_of_question
 from owui_plugin.command_line import run_plugin_file
 from owui_plugin.file_store import Place
 from owui_plugin.host import Emitter, emit, is_saved_chat
-from owui_plugin.image_inventory import inventory_of
+from owui_plugin.image_inventory import inventory_of, known_inventory
 from owui_plugin.interrupted import mark_interrupted_runs_soon
 from owui_plugin.output_items import text_item
 from owui_plugin.progress import Progress, ended_status
@@ -18,35 +18,46 @@ from owui_plugin.render import render_for_chat
 from owui_plugin.repeat_guard import REPEAT_SENTENCE, RepeatGuard, call_digest
 from owui_plugin.run_files import RunFiles
 from owui_plugin.runtime import RunTicket, keep_task, start_run
-from owui_plugin.settings import Settings, resolve_settings
-from owui_plugin.valves import CommonValves, PersonalValves, ToolValves
+from owui_plugin.settings import Settings, SharedSettings, resolve_settings
+from owui_plugin.valves import PersonalValves, ToolValves
 from sandbox_core.call_input import read_call
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import InvalidRequest, SandboxError
+from sandbox_core.images import (
+    DATA_IMAGE,
+    FULL_IMAGE,
+    PYTHON_IMAGE,
+    SLIM_IMAGE,
+    image_name,
+    may_have_language,
+)
 from sandbox_core.installer import PACKAGES_OFF
 from sandbox_core.inventory import Inventory
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages import known_languages
 from sandbox_core.listing import list_languages_text, list_packages_text
 from sandbox_core.models import RunRequest, RunResult, Step
 from sandbox_core.render_model import render_for_model, render_refusal_for_model
 
 __all__ = ["Tools"]
 
-_OWN_IMAGE = CommonValves().image
-_OWN_PACKAGES = (
-    "Python has numpy, pandas, matplotlib, scipy, scikit-learn, sympy, pillow, openpyxl, lxml,\n"
-    "beautifulsoup4 and tabulate.\n"
+_USUAL_PACKAGES = (
+    "numpy, pandas, matplotlib, seaborn, plotly, scipy, statsmodels, scikit-learn,\n"
+    "sympy, networkx, pillow, openpyxl, python-docx, python-pptx, pypdf, pdfplumber, reportlab,\n"
+    "qrcode, lxml, beautifulsoup4 and tabulate"
 )
+_MORE_PACKAGES = "; and polars, duckdb, pyarrow, pymupdf, weasyprint and opencv (cv2)"
+_PACKAGES_OF_IMAGES = {
+    SLIM_IMAGE: "Python has no packages.\n",
+    PYTHON_IMAGE: f"Python has {_USUAL_PACKAGES}.\n",
+    DATA_IMAGE: f"Python has {_USUAL_PACKAGES}{_MORE_PACKAGES}.\n",
+    FULL_IMAGE: f"Python has {_USUAL_PACKAGES}.\n",
+}
 
 _INSTALLS_OFF = "Packages cannot be installed.\n"
 _INSTALLS_ON = (
     "Python packages that are not there are installed first, if packages names them (wheels of\n"
     "the index only); the program itself has no network all the same.\n"
 )
-
-# The tool's schema is made of this annotation; the languages have one list, and it is there.
-_LANGUAGE_NAMES = tuple(entry.name for entry in LANGUAGES)
-_LanguageName = Literal[_LANGUAGE_NAMES]  # type: ignore[valid-type]
 
 
 class Tools:
@@ -74,7 +85,7 @@ class Tools:
     async def run_code(
         self,
         code: str,
-        language: _LanguageName = "python",
+        language: str = "python",
         stdin: str = "",
         packages: list[str] | None = None,
         __user__: dict[str, Any] | None = None,
@@ -262,6 +273,20 @@ class _Call:
         keep_task(shown)
 
 
+def _languages_of(shared: SharedSettings) -> list[str]:
+    """Names of the languages that runs can have, as far as it is known without a run.
+
+    Open WebUI keeps a tool's schema from when it was saved, so they stand in the description and
+    are no enum."""
+    found = known_inventory(shared)
+    if found is not None:
+        return list(found.languages)
+    image = "" if shared.codebox_url else shared.image
+    return [
+        entry.name for entry in known_languages() if may_have_language(image, entry)
+    ]
+
+
 def _describe_tool(valves: ToolValves) -> str:
     """The tool's description for models, true for the settings in force."""
     try:
@@ -271,7 +296,8 @@ def _describe_tool(valves: ToolValves) -> str:
     limits = settings.limits
     targets = ", ".join(settings.shared.data_targets)
     data = f"Folders with data, read-only: {targets}.\n" if targets else ""
-    packages = "" if settings.shared.image != _OWN_IMAGE else _OWN_PACKAGES
+    languages = ", ".join(_languages_of(settings.shared))
+    packages = _PACKAGES_OF_IMAGES.get(image_name(settings.shared.image), "")
     installs = _INSTALLS_ON if settings.shared.may_install else _INSTALLS_OFF
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
@@ -283,12 +309,13 @@ earlier calls saved there, under their own names. What a program saves there is 
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
 persists: no variables, no processes. There is no network and no keyboard.
-{installs}{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
+{installs}{data}{packages}Languages: {languages}.
+Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.
 
 :param code: The whole program, as plain text without Markdown fences.
-:param language: The program's language.
+:param language: The program's language, one of those above.
 :param stdin: What the program reads from standard input.
 :param packages: Names of Python packages to install first, where that is possible.
 """

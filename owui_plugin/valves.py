@@ -7,6 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.runsc_download import RUNSC_ADDRESS
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.language_records import (
+    parse_language_records,
+    read_language_records,
+)
 from sandbox_core.limits import LimitRecord, limit_records
 from sandbox_core.proofs import PROOF_NAMES
 
@@ -127,6 +131,14 @@ class CommonValves(BaseModel):
             "codebox, which has a setting of its own."
         ),
         json_schema_extra={"allowed": "name=/path entries, with commas between them"},
+    )
+    languages: str = Field(
+        default="",
+        description=(
+            "Languages that you add: records in TOML or JSON, or the path of a file with them "
+            "(docs/adding-a-language.md). With codebox, both sides must know them."
+        ),
+        json_schema_extra={"allowed": "records in TOML or JSON, or a file's path"},
     )
     network: Literal["none", "packages"] = Field(
         default="none",
@@ -260,6 +272,15 @@ class CommonValves(BaseModel):
     def _check_data_folders(cls, text: str) -> str:
         try:
             parse_data_folders(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, text: str) -> str:
+        try:
+            parse_language_records(read_language_records(text))
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
         return text

@@ -17,7 +17,15 @@ from sandbox_core.doctor import examine
 from sandbox_core.engines.base import CancelToken, Engine
 from sandbox_core.engines.choice import ENGINE_NAMES, make_engine, usual_engine_name
 from sandbox_core.errors import SandboxError
-from sandbox_core.languages import LANGUAGES, find_language
+from sandbox_core.language_records import (
+    parse_language_records,
+    read_language_records,
+)
+from sandbox_core.languages import (
+    find_language,
+    known_languages,
+    use_added_languages,
+)
 from sandbox_core.limits import Limits
 from sandbox_core.models import InputFile, RunRequest, RunResult, Step
 from sandbox_core.proofs import accepted_names
@@ -38,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     send_log(options.verbose)
     try:
+        records = read_language_records(options.languages)
+        use_added_languages(parse_language_records(records))
         return int(options.command(options))
     except SandboxError as error:
         print(f"sandbox_core: {error}", file=sys.stderr)
@@ -53,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "program", metavar="FILE|-", help="the program; - reads it from stdin"
     )
-    names = ", ".join(language.name for language in LANGUAGES)
+    names = ", ".join(language.name for language in known_languages())
     run.add_argument(
         "--language", help=f"one of {names}; default: by the file's ending"
     )
@@ -102,6 +112,12 @@ def _parser() -> argparse.ArgumentParser:
             default=os.environ.get("RUN_CODE_IMAGES_FOLDER", ""),
             metavar="FOLDER",
             help="images from scripts/rootfs, for the engine runsc",
+        )
+        command.add_argument(
+            "--languages",
+            default=os.environ.get("RUN_CODE_LANGUAGES", ""),
+            metavar="FILE",
+            help="records of further languages (docs/adding-a-language.md)",
         )
         command.add_argument(
             "--image", default=_DEFAULT_IMAGE, help="the sandbox image"

@@ -19,7 +19,7 @@ from sandbox_core.engines.machine import (
 from sandbox_core.errors import EngineError, SandboxError
 from sandbox_core.inventory import inventory_request, read_inventory
 from sandbox_core.language import Language
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages import known_languages
 from sandbox_core.languages_interpreted import PYTHON
 from sandbox_core.leases import current_owner
 from sandbox_core.limits import Limits
@@ -39,13 +39,13 @@ def examine(
     engine: Engine,
     image: str,
     runtime: str,
-    languages: Sequence[Language] = LANGUAGES,
+    languages: Sequence[Language] | None = None,
     limits: Limits | None = None,
     accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
     what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
-    those of this image, and run within ``limits`` (the default ones); that limits bite is
+    those of this image (all), and run within ``limits`` (the default ones); that limits bite is
     proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
     """
     findings = engine.check(Deadline(_CHECK_SECONDS))
@@ -53,7 +53,9 @@ def examine(
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += examine_runner(runner, engine, languages, limits or Limits())
+        findings += examine_runner(
+            runner, engine, languages or known_languages(), limits or Limits()
+        )
     finally:
         runner.close()
     return [_accept(finding, accepted) for finding in findings]
@@ -117,8 +119,10 @@ def _present(runner: Runner, languages: Sequence[Language]) -> list[Language]:
 def _absent(languages: Sequence[Language], present: Sequence[Language]) -> Finding:
     absent = [entry for entry in languages if entry not in present]
     titles = ", ".join(entry.title for entry in absent)
-    images = ", ".join(sorted({entry.image for entry in absent}))
-    text = f"Not in this image: {titles}. In the image {images} they are."
+    images = ", ".join(sorted({entry.image for entry in absent if entry.image}))
+    text = f"Not in this image: {titles}."
+    if images:
+        text += f" In the image {images} they are."
     return Finding("languages", True, text)
 
 

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 
 from sandbox_core.errors import SandboxError
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.languages import known_languages
 from sandbox_core.languages_interpreted import PYTHON
 from sandbox_core.limits import Limits
 from sandbox_core.models import RunRequest, RunResult, Step
@@ -61,7 +61,7 @@ class Inventory:
 
 def inventory_request(user: str = "", chat: str = "") -> RunRequest:
     """The run that asks."""
-    commands = {entry.name: list(entry.version_argv) for entry in LANGUAGES}
+    commands = {entry.name: list(entry.version_argv) for entry in known_languages()}
     program = _PROGRAM.format(commands=commands)
     limits = Limits(seconds=_SECONDS)
     return RunRequest(
@@ -83,7 +83,7 @@ def read_inventory(result: RunResult) -> Inventory:
             "your administrator.",
             detail=repr(error),
         ) from error
-    known = [entry.name for entry in LANGUAGES if entry.name in languages]
+    known = [entry.name for entry in known_languages() if entry.name in languages]
     return Inventory({name: languages[name] for name in known}, packages)
 
 

@@ -3,8 +3,8 @@
 Compilers optimise little: a program of a chat runs once, and most of the time is theirs.
 """
 
+from sandbox_core.images import FULL_IMAGE
 from sandbox_core.language import Language, SelfTest
-from sandbox_core.languages_interpreted import FULL_IMAGE
 
 __all__ = ["CPP", "C_LANGUAGE", "GO", "JAVA", "KOTLIN", "RUST"]
 

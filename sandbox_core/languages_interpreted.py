@@ -1,11 +1,10 @@
 """The languages that need no compiler: one record each, see Language."""
 
+from sandbox_core.images import FULL_IMAGE, SLIM_IMAGE
 from sandbox_core.language import Language, SelfTest, Variant
 
 __all__ = [
     "BASH",
-    "DATA_IMAGE",
-    "FULL_IMAGE",
     "JAVASCRIPT",
     "LUA",
     "PERL",
@@ -16,10 +15,6 @@ __all__ = [
     "SQL",
     "TYPESCRIPT",
 ]
-
-# Our images, each with all that is in the one before it.
-DATA_IMAGE = "run-code-python"
-FULL_IMAGE = "run-code-full"
 
 # At the left margin only: `await` inside a function says nothing about the file.
 _AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
@@ -45,7 +40,7 @@ PYTHON = Language(
     argv=("python3", "{source}"),
     version_argv=("python3", "--version"),
     self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
-    image=DATA_IMAGE,
+    image=SLIM_IMAGE,
     version="3.11",
     # A file of its own (`__future__` imports must come first in it), or an excerpt that
     # would become part of whatever is before it.
@@ -81,7 +76,7 @@ BASH = Language(
     self_test=SelfTest(
         'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
     ),
-    image=DATA_IMAGE,
+    image=SLIM_IMAGE,
     version="5.2",
     interpreters=("bash", "sh", "dash", "zsh", "ksh"),
     transcripts=(
@@ -108,7 +103,7 @@ JAVASCRIPT = Language(
     self_test=SelfTest(
         "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
     ),
-    image=DATA_IMAGE,
+    image=SLIM_IMAGE,
     version="18",
     waiting="node",
     interpreters=("node", "nodejs"),
@@ -188,7 +183,7 @@ PERL = Language(
     argv=("perl", "-Mvars;$|=1", "{source}"),
     version_argv=("perl", "--version"),
     self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
-    image=DATA_IMAGE,
+    image=SLIM_IMAGE,
     version="5.36",
     interpreters=("perl",),
     line_reference=r"main\.pl line (\d+)",
@@ -242,7 +237,7 @@ SQL = Language(
         "SELECT sum(n) AS total FROM t;\n",
         "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
     ),
-    image=DATA_IMAGE,
+    image=SLIM_IMAGE,
     version="3.40",
     line_reference=r"near line (\d+)",
 )

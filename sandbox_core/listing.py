@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from sandbox_core.inventory import Inventory
-from sandbox_core.languages import LANGUAGES, language_named
+from sandbox_core.languages import known_languages, language_named
 from sandbox_core.languages_interpreted import PYTHON
 
 __all__ = ["LISTING_BYTES", "list_languages_text", "list_packages_text", "matching"]
@@ -41,7 +41,7 @@ def list_languages_text(
     """The languages with their versions and other names, those that match."""
     words = {
         entry.name: f"{entry.name} {' '.join(entry.aliases)} {entry.title}"
-        for entry in LANGUAGES
+        for entry in known_languages()
         if entry.name in versions
     }
     names = [name for name in words if matching([words[name]], wanted)]

@@ -286,9 +286,10 @@ class Recorder:
         if self._last is None or not self._last.missing:
             return ""
         language = language_named(self._request.steps[self._last.step].language)
+        has_it = f"The image {language.image} has it: ask" if language.image else "Ask"
         return (
-            f"there is no {language.title} in this sandbox. The image {language.image} has "
-            "it: ask your administrator, or use another language"
+            f"there is no {language.title} in this sandbox. {has_it} your administrator, or "
+            "use another language"
         )
 
 

@@ -3,6 +3,8 @@
 DOCKER_HOST             where the Docker Engine is (the machine's own when unset)
 RUN_CODE_IMAGE          the sandbox image (run-code-python:latest)
 RUN_CODE_FULL_IMAGE     the one with all languages (run-code-full:latest, by scripts/image)
+RUN_CODE_DATA_IMAGE     the one with larger packages (run-code-data:latest, the same way)
+RUN_CODE_SLIM_IMAGE     the one without packages (run-code-slim:latest, the same way)
 RUN_CODE_MIRROR_IMAGE   the proxy of a package index (run-code-mirror:latest, the same way)
 RUN_CODE_RUNSC          gVisor's program for the embedded engine (the one that it finds)
 RUN_CODE_IMAGES_FOLDER  images that scripts/rootfs prepared for it (its usual place)
@@ -54,6 +56,18 @@ def image():
 def full_image():
     """Name of the image with all languages."""
     return os.environ.get("RUN_CODE_FULL_IMAGE", "run-code-full:latest")
+
+
+@pytest.fixture(scope="session")
+def data_image():
+    """Name of the image with larger packages."""
+    return os.environ.get("RUN_CODE_DATA_IMAGE", "run-code-data:latest")
+
+
+@pytest.fixture(scope="session")
+def slim_image():
+    """Name of the image without packages."""
+    return os.environ.get("RUN_CODE_SLIM_IMAGE", "run-code-slim:latest")
 
 
 @pytest.fixture(scope="session")

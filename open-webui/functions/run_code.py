@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     d3a17d414cc836d14ed4e22e0049ad6493a1c50ca9ec0a40887723a86629d966
+#     a9319a7b337e8e89289386a90d690c7c326f50b6cad8883b116a01bc603b2957
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -26,8 +26,9 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     owui_plugin/render.py                   A run's result as Markdown for people, and how it is found again in a message.
 #     sandbox_core/language.py                What is known of one language: how it is recognised, written to a file, compiled and run.
 #     owui_plugin/transcripts.py              Terminal transcripts: blocks that hold prompts, commands and output.
-#     sandbox_core/languages_interpreted.py   The languages that need no compiler: one record each, see Language.
+#     sandbox_core/images.py                  The sandbox images of this project, and what can be told of an image by its name alone.
 #     sandbox_core/languages_compiled.py      The languages that are compiled before they run: one record each, see Language.
+#     sandbox_core/languages_interpreted.py   The languages that need no compiler: one record each, see Language.
 #     sandbox_core/languages.py               The languages that a sandbox can run, and how they are found by name.
 #     owui_plugin/blocks.py                   The code blocks of a message, and which of them can run.
 #     owui_plugin/messages.py                 The model's own text in a stored or posted chat message, whatever its shape.
@@ -42,6 +43,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     sandbox_core/engines/host_root.py       A root file system made of this machine's own Python, for where no image was prepared.
 #     sandbox_core/engines/runsc_images.py    Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
 #     sandbox_core/engines/runsc_download.py  Gets gVisor's program from an address, once, when an administrator has asked for it.
+#     sandbox_core/language_records.py        Languages that an administrator adds: TOML or JSON, a table for each, by the language's name.
 #     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
 #     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
@@ -1479,241 +1481,31 @@ def _inner_line(language: Language, line: str, prefixed: bool) -> str:
 
 # ===== end owui_plugin/transcripts.py =====
 
-# ===== begin sandbox_core/languages_interpreted.py =====
+# ===== begin sandbox_core/images.py =====
 
-"""The languages that need no compiler: one record each, see Language."""
+"""The sandbox images of this project, and what can be told of an image by its name alone."""
 
-# Our images, each with all that is in the one before it.
-DATA_IMAGE = "run-code-python"
+SLIM_IMAGE = "run-code-slim"
+PYTHON_IMAGE = "run-code-python"
+DATA_IMAGE = "run-code-data"
 FULL_IMAGE = "run-code-full"
 
-# At the left margin only: `await` inside a function says nothing about the file.
-_AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
 
-# Programs over C's own output hold it back when it goes into a pipe.
-_BY_LINE = ("stdbuf", "-oL")
-_ESBUILD = (
-    "esbuild",
-    "{source}",
-    "--bundle",
-    "--platform=node",
-    "--packages=external",
-    "--sourcemap=inline",
-    "--log-level=warning",
-    "--color=false",
-)
+def image_name(image: str) -> str:
+    """The name without registry, tag and digest."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
-PYTHON = Language(
-    name="python",
-    title="Python",
-    aliases=("py", "python3", "py3", "ipython", "ipython3"),
-    file_name="main.py",
-    argv=("python3", "{source}"),
-    version_argv=("python3", "--version"),
-    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
-    image=DATA_IMAGE,
-    version="3.11",
-    # A file of its own (`__future__` imports must come first in it), or an excerpt that
-    # would become part of whatever is before it.
-    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
-    launched=True,
-    waiting="python",
-    interpreters=("python", "python3"),
-    transcripts=("pycon", "python-console", "python-repl", "doctest"),
-    prompts=r"^>>>(?: (.*))?$",
-    continuation=r"^\.\.\.(?: (.*))?$",
-    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
-)
 
-# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
-# prompt counts where a user, a folder or a shell name stands before it.
-_SHELL_PROMPT = (
-    r"^(?:\([\w.-]+\) ?)?"
-    r"(?:\$"
-    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
-    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
-    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
-    r"|(?:ba|z)?sh-[\d.]+[$#])"
-    r"(?: (.*))?$"
-)
+def may_have_language(image: str, language: Language) -> bool:
+    """Whether this image can have this language: of ours it is known, of others a sandbox has
+    to be asked."""
+    name = image_name(image)
+    if name not in (SLIM_IMAGE, PYTHON_IMAGE, DATA_IMAGE):
+        return True
+    return language.image != FULL_IMAGE
 
-BASH = Language(
-    name="bash",
-    title="Bash",
-    aliases=("sh", "shell", "zsh", "dash", "ksh"),
-    file_name="main.sh",
-    argv=("bash", "{source}"),
-    version_argv=("bash", "--version"),
-    self_test=SelfTest(
-        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
-    ),
-    image=DATA_IMAGE,
-    version="5.2",
-    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
-    transcripts=(
-        "console",
-        "shell-session",
-        "shellsession",
-        "sh-session",
-        "bash-session",
-        "terminal",
-    ),
-    prompts=_SHELL_PROMPT,
-    continuation=r"^>(?: (.*))?$",
-    here_documents=True,
-    line_reference=r"main\.sh: line (\d+)",
-)
 
-JAVASCRIPT = Language(
-    name="javascript",
-    title="JavaScript (node)",
-    aliases=("js", "node", "nodejs", "mjs", "cjs"),
-    file_name="main.js",
-    argv=("node", "{source}"),
-    version_argv=("node", "--version"),
-    self_test=SelfTest(
-        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
-    ),
-    image=DATA_IMAGE,
-    version="18",
-    waiting="node",
-    interpreters=("node", "nodejs"),
-    line_reference=r"main\.m?js:(\d+)",
-    variant=Variant(
-        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w)|" + _AWAIT,
-        file_name="main.mjs",
-    ),
-)
-
-TYPESCRIPT = Language(
-    name="typescript",
-    title="TypeScript (node)",
-    aliases=("ts", "mts", "cts"),
-    file_name="main.ts",
-    # Bundled, so that a program may import other files of its folder. Types are not checked.
-    compile_argv=(*_ESBUILD, "--format=cjs", "--outfile={build}/main.cjs"),
-    argv=("node", "--enable-source-maps", "{build}/main.cjs"),
-    version_argv=("esbuild", "--version"),
-    self_test=SelfTest(
-        "const squares: number[] = [1, 2, 3].map((x: number) => x * x);\n"
-        "console.log(squares.join(' '));\n",
-        "1 4 9\n",
-    ),
-    image=FULL_IMAGE,
-    version="0.17",
-    line_reference=r"main\.m?ts:(\d+)",
-    variant=Variant(
-        _AWAIT + r"|\bimport\.meta\b",
-        file_name="main.mts",
-        compile_argv=(*_ESBUILD, "--format=esm", "--outfile={build}/main.mjs"),
-        argv=("node", "--enable-source-maps", "{build}/main.mjs"),
-    ),
-)
-
-RUBY = Language(
-    name="ruby",
-    title="Ruby",
-    aliases=("rb", "irb"),
-    file_name="main.rb",
-    # Output must not wait in Ruby's own buffer, and there is no switch for that.
-    argv=("ruby", "-e", "$stdout.sync = true; load($0 = ARGV.shift)", "{source}"),
-    version_argv=("ruby", "--version"),
-    self_test=SelfTest("puts (1..4).map { |x| x * x }.sum\n", "30\n"),
-    image=FULL_IMAGE,
-    version="3.1",
-    interpreters=("ruby",),
-    line_reference=r"main\.rb:(\d+)",
-)
-
-PHP = Language(
-    name="php",
-    title="PHP",
-    aliases=(),
-    file_name="main.php",
-    argv=("php", "{source}"),
-    version_argv=("php", "--version"),
-    self_test=SelfTest("<?php\necho array_sum([1, 2, 3]), PHP_EOL;\n", "6\n"),
-    image=FULL_IMAGE,
-    version="8.2",
-    # Each block has its own opening tag.
-    joins=False,
-    interpreters=("php",),
-    line_reference=r"main\.php(?::| on line )(\d+)",
-    # Without any tag it is meant as code all the same, and not as text to print.
-    variant=Variant(
-        r"\A(?![\s\S]*<\?)",
-        argv=("php", "-r", "eval(file_get_contents($argv[1]));", "{source}"),
-    ),
-)
-
-PERL = Language(
-    name="perl",
-    title="Perl",
-    aliases=("pl",),
-    file_name="main.pl",
-    argv=("perl", "-Mvars;$|=1", "{source}"),
-    version_argv=("perl", "--version"),
-    self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
-    image=DATA_IMAGE,
-    version="5.36",
-    interpreters=("perl",),
-    line_reference=r"main\.pl line (\d+)",
-)
-
-LUA = Language(
-    name="lua",
-    title="Lua",
-    aliases=("luajit",),
-    file_name="main.lua",
-    argv=(*_BY_LINE, "lua", "{source}"),
-    version_argv=("lua", "-v"),
-    self_test=SelfTest("print(6 * 7)\n", "42\n"),
-    image=FULL_IMAGE,
-    version="5.4",
-    interpreters=("lua", "luajit"),
-    line_reference=r"main\.lua:(\d+)",
-)
-
-R_LANGUAGE = Language(
-    name="r",
-    title="R",
-    aliases=("rscript", "rlang"),
-    file_name="main.R",
-    argv=("Rscript", "--vanilla", "{source}"),
-    version_argv=("Rscript", "--version"),
-    self_test=SelfTest('cat(mean(c(1, 2, 6)), "\\n", sep = "")\n', "3\n"),
-    image=FULL_IMAGE,
-    version="4.2",
-    interpreters=("rscript",),
-    line_reference=r"main\.R:(\d+)",
-)
-
-SQL = Language(
-    name="sql",
-    title="SQL (SQLite)",
-    aliases=("sqlite", "sqlite3"),
-    file_name="main.sql",
-    argv=(
-        *_BY_LINE,
-        "sqlite3",
-        "-batch",
-        "-bail",
-        "-box",
-        ":memory:",
-        ".read {source}",
-    ),
-    version_argv=("sqlite3", "--version"),
-    self_test=SelfTest(
-        "CREATE TABLE t (n INT);\nINSERT INTO t VALUES (1), (2);\n"
-        "SELECT sum(n) AS total FROM t;\n",
-        "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
-    ),
-    image=DATA_IMAGE,
-    version="3.40",
-    line_reference=r"near line (\d+)",
-)
-
-# ===== end sandbox_core/languages_interpreted.py =====
+# ===== end sandbox_core/images.py =====
 
 # ===== begin sandbox_core/languages_compiled.py =====
 
@@ -1882,11 +1674,244 @@ KOTLIN = Language(
 
 # ===== end sandbox_core/languages_compiled.py =====
 
+# ===== begin sandbox_core/languages_interpreted.py =====
+
+"""The languages that need no compiler: one record each, see Language."""
+
+# At the left margin only: `await` inside a function says nothing about the file.
+_AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
+
+# Programs over C's own output hold it back when it goes into a pipe.
+_BY_LINE = ("stdbuf", "-oL")
+_ESBUILD = (
+    "esbuild",
+    "{source}",
+    "--bundle",
+    "--platform=node",
+    "--packages=external",
+    "--sourcemap=inline",
+    "--log-level=warning",
+    "--color=false",
+)
+
+PYTHON = Language(
+    name="python",
+    title="Python",
+    aliases=("py", "python3", "py3", "ipython", "ipython3"),
+    file_name="main.py",
+    argv=("python3", "{source}"),
+    version_argv=("python3", "--version"),
+    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
+    image=SLIM_IMAGE,
+    version="3.11",
+    # A file of its own (`__future__` imports must come first in it), or an excerpt that
+    # would become part of whatever is before it.
+    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
+    launched=True,
+    waiting="python",
+    interpreters=("python", "python3"),
+    transcripts=("pycon", "python-console", "python-repl", "doctest"),
+    prompts=r"^>>>(?: (.*))?$",
+    continuation=r"^\.\.\.(?: (.*))?$",
+    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
+)
+
+# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
+# prompt counts where a user, a folder or a shell name stands before it.
+_SHELL_PROMPT = (
+    r"^(?:\([\w.-]+\) ?)?"
+    r"(?:\$"
+    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
+    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
+    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
+    r"|(?:ba|z)?sh-[\d.]+[$#])"
+    r"(?: (.*))?$"
+)
+
+BASH = Language(
+    name="bash",
+    title="Bash",
+    aliases=("sh", "shell", "zsh", "dash", "ksh"),
+    file_name="main.sh",
+    argv=("bash", "{source}"),
+    version_argv=("bash", "--version"),
+    self_test=SelfTest(
+        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
+    ),
+    image=SLIM_IMAGE,
+    version="5.2",
+    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
+    transcripts=(
+        "console",
+        "shell-session",
+        "shellsession",
+        "sh-session",
+        "bash-session",
+        "terminal",
+    ),
+    prompts=_SHELL_PROMPT,
+    continuation=r"^>(?: (.*))?$",
+    here_documents=True,
+    line_reference=r"main\.sh: line (\d+)",
+)
+
+JAVASCRIPT = Language(
+    name="javascript",
+    title="JavaScript (node)",
+    aliases=("js", "node", "nodejs", "mjs", "cjs"),
+    file_name="main.js",
+    argv=("node", "{source}"),
+    version_argv=("node", "--version"),
+    self_test=SelfTest(
+        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
+    ),
+    image=SLIM_IMAGE,
+    version="18",
+    waiting="node",
+    interpreters=("node", "nodejs"),
+    line_reference=r"main\.m?js:(\d+)",
+    variant=Variant(
+        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w)|" + _AWAIT,
+        file_name="main.mjs",
+    ),
+)
+
+TYPESCRIPT = Language(
+    name="typescript",
+    title="TypeScript (node)",
+    aliases=("ts", "mts", "cts"),
+    file_name="main.ts",
+    # Bundled, so that a program may import other files of its folder. Types are not checked.
+    compile_argv=(*_ESBUILD, "--format=cjs", "--outfile={build}/main.cjs"),
+    argv=("node", "--enable-source-maps", "{build}/main.cjs"),
+    version_argv=("esbuild", "--version"),
+    self_test=SelfTest(
+        "const squares: number[] = [1, 2, 3].map((x: number) => x * x);\n"
+        "console.log(squares.join(' '));\n",
+        "1 4 9\n",
+    ),
+    image=FULL_IMAGE,
+    version="0.17",
+    line_reference=r"main\.m?ts:(\d+)",
+    variant=Variant(
+        _AWAIT + r"|\bimport\.meta\b",
+        file_name="main.mts",
+        compile_argv=(*_ESBUILD, "--format=esm", "--outfile={build}/main.mjs"),
+        argv=("node", "--enable-source-maps", "{build}/main.mjs"),
+    ),
+)
+
+RUBY = Language(
+    name="ruby",
+    title="Ruby",
+    aliases=("rb", "irb"),
+    file_name="main.rb",
+    # Output must not wait in Ruby's own buffer, and there is no switch for that.
+    argv=("ruby", "-e", "$stdout.sync = true; load($0 = ARGV.shift)", "{source}"),
+    version_argv=("ruby", "--version"),
+    self_test=SelfTest("puts (1..4).map { |x| x * x }.sum\n", "30\n"),
+    image=FULL_IMAGE,
+    version="3.1",
+    interpreters=("ruby",),
+    line_reference=r"main\.rb:(\d+)",
+)
+
+PHP = Language(
+    name="php",
+    title="PHP",
+    aliases=(),
+    file_name="main.php",
+    argv=("php", "{source}"),
+    version_argv=("php", "--version"),
+    self_test=SelfTest("<?php\necho array_sum([1, 2, 3]), PHP_EOL;\n", "6\n"),
+    image=FULL_IMAGE,
+    version="8.2",
+    # Each block has its own opening tag.
+    joins=False,
+    interpreters=("php",),
+    line_reference=r"main\.php(?::| on line )(\d+)",
+    # Without any tag it is meant as code all the same, and not as text to print.
+    variant=Variant(
+        r"\A(?![\s\S]*<\?)",
+        argv=("php", "-r", "eval(file_get_contents($argv[1]));", "{source}"),
+    ),
+)
+
+PERL = Language(
+    name="perl",
+    title="Perl",
+    aliases=("pl",),
+    file_name="main.pl",
+    argv=("perl", "-Mvars;$|=1", "{source}"),
+    version_argv=("perl", "--version"),
+    self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
+    image=SLIM_IMAGE,
+    version="5.36",
+    interpreters=("perl",),
+    line_reference=r"main\.pl line (\d+)",
+)
+
+LUA = Language(
+    name="lua",
+    title="Lua",
+    aliases=("luajit",),
+    file_name="main.lua",
+    argv=(*_BY_LINE, "lua", "{source}"),
+    version_argv=("lua", "-v"),
+    self_test=SelfTest("print(6 * 7)\n", "42\n"),
+    image=FULL_IMAGE,
+    version="5.4",
+    interpreters=("lua", "luajit"),
+    line_reference=r"main\.lua:(\d+)",
+)
+
+R_LANGUAGE = Language(
+    name="r",
+    title="R",
+    aliases=("rscript", "rlang"),
+    file_name="main.R",
+    argv=("Rscript", "--vanilla", "{source}"),
+    version_argv=("Rscript", "--version"),
+    self_test=SelfTest('cat(mean(c(1, 2, 6)), "\\n", sep = "")\n', "3\n"),
+    image=FULL_IMAGE,
+    version="4.2",
+    interpreters=("rscript",),
+    line_reference=r"main\.R:(\d+)",
+)
+
+SQL = Language(
+    name="sql",
+    title="SQL (SQLite)",
+    aliases=("sqlite", "sqlite3"),
+    file_name="main.sql",
+    argv=(
+        *_BY_LINE,
+        "sqlite3",
+        "-batch",
+        "-bail",
+        "-box",
+        ":memory:",
+        ".read {source}",
+    ),
+    version_argv=("sqlite3", "--version"),
+    self_test=SelfTest(
+        "CREATE TABLE t (n INT);\nINSERT INTO t VALUES (1), (2);\n"
+        "SELECT sum(n) AS total FROM t;\n",
+        "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
+    ),
+    image=SLIM_IMAGE,
+    version="3.40",
+    line_reference=r"near line (\d+)",
+)
+
+# ===== end sandbox_core/languages_interpreted.py =====
+
 # ===== begin sandbox_core/languages.py =====
 
 """The languages that a sandbox can run, and how they are found by name.
 
-The same records feed the block parser, the tool's enum, the doctor, the docs and the tests.
+The same records feed the block parser, the tools, the doctor, the docs and the tests. An
+administrator can add some (language_records.py); they are known in the whole process.
 """
 
 LANGUAGES = (
@@ -1908,21 +1933,41 @@ LANGUAGES = (
     SQL,
 )
 
-_BY_WORD = {
-    word: language
-    for language in LANGUAGES
-    for word in (language.name, *language.aliases)
-}
-_BY_TRANSCRIPT = {
-    word: language for language in LANGUAGES for word in language.transcripts
-}
-_BY_INTERPRETER = {
-    word: language for language in LANGUAGES for word in language.interpreters
-}
+
+class _KnownLanguages:
+    """Records, and the words by which they are found."""
+
+    def __init__(self, languages: tuple[Language, ...]) -> None:
+        self.languages = languages
+        self.by_word = {
+            word: entry for entry in languages for word in (entry.name, *entry.aliases)
+        }
+        self.by_transcript = {
+            word: entry for entry in languages for word in entry.transcripts
+        }
+        self.by_interpreter = {
+            word: entry for entry in languages for word in entry.interpreters
+        }
+
+
+# One entry, replaced as a whole: a thread that looks something up sees the old one or the new one.
+_in_use = [_KnownLanguages(LANGUAGES)]
 _VERSIONED = re.compile(r"([a-z+]+)\d+(?:\.\d+)*")
 _INTERPRETER_LINE = re.compile(
     r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
 )
+
+
+def known_languages() -> tuple[Language, ...]:
+    """All languages, the added ones last."""
+    return _in_use[0].languages
+
+
+def use_added_languages(added: Sequence[Language]) -> None:
+    """From now on these are known, too, in place of those added before."""
+    languages = (*LANGUAGES, *added)
+    if languages != known_languages():
+        _in_use[0] = _KnownLanguages(languages)
 
 
 def find_language(word: str) -> Language | None:
@@ -1930,26 +1975,26 @@ def find_language(word: str) -> Language | None:
 
     A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
     """
-    return _find_word(_BY_WORD, word)
+    return _find_word(_in_use[0].by_word, word)
 
 
 def find_transcript(word: str) -> Language | None:
     """The language whose prompts a fence word announces (``console``), case-blind."""
-    return _BY_TRANSCRIPT.get(word.strip().lower())
+    return _in_use[0].by_transcript.get(word.strip().lower())
 
 
 def find_interpreter(code: str) -> Language | None:
     """The language of the ``#!`` line that the code begins with; None when there is none
     or its interpreter is not known here."""
     line = _INTERPRETER_LINE.match(code)
-    return _find_word(_BY_INTERPRETER, line[1]) if line else None
+    return _find_word(_in_use[0].by_interpreter, line[1]) if line else None
 
 
 def language_named(word: str) -> Language:
     """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
     language = find_language(word)
     if language is None:
-        names = ", ".join(entry.name for entry in LANGUAGES)
+        names = ", ".join(entry.name for entry in known_languages())
         raise InvalidRequest(
             f"There is no language “{word[:40]}” here. Use one of: {names}."
         )
@@ -2080,9 +2125,11 @@ def why_nothing_runs(blocks: Sequence[CodeBlock]) -> str:
     reason = next((block.reason for block in blocks if block.reason), "")
     if reason:
         return f"There is nothing to run: {reason}."
-    words = ", ".join(language.name for language in LANGUAGES)
+    words = ", ".join(language.name for language in known_languages())
     transcripts = ", ".join(
-        language.transcripts[0] for language in LANGUAGES if language.transcripts
+        language.transcripts[0]
+        for language in known_languages()
+        if language.transcripts
     )
     return (
         "There is nothing to run: no code block has a tag that can run. These can: "
@@ -3679,6 +3726,196 @@ def _fetch(address: str, path: Path) -> str:
 
 # ===== end sandbox_core/engines/runsc_download.py =====
 
+# ===== begin sandbox_core/language_records.py =====
+
+"""Languages that an administrator adds: TOML or JSON, a table for each, by the language's name.
+
+The fields of a table are those of ``_FIELDS``; docs/adding-a-language.md explains them. All faults
+are told at once, because whoever mends a file wants to do it once.
+"""
+
+_LARGEST_FILE = 65536  # bytes
+_MOST_LANGUAGES = 32
+_WORD = re.compile(r"[a-z][a-z0-9+#_-]{0,29}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}\.[A-Za-z0-9]{1,12}")
+_IMAGE = re.compile(r"[a-z0-9][\w./:@-]{0,254}", re.ASCII)
+_LINE = "{line}"
+_REQUIRED = ("file_name", "run", "version", "self_test")
+# What each field must be, in words.
+_FIELDS = {
+    "title": "a text",
+    "aliases": "a list of texts",
+    "file_name": "a text",
+    "compile": "a list of texts",
+    "run": "a list of texts",
+    "version": "a list of texts",
+    "image": "a text",
+    "joins": "true or false",
+    "interpreters": "a list of texts",
+    "line_reference": "a text",
+    "self_test": "a table with the texts code and expected_stdout",
+}
+
+
+def read_language_records(setting: str) -> str:
+    """The records of a setting that is either their text or the path of their file.
+
+    Raises InvalidRequest when the file cannot be read.
+    """
+    if not setting.startswith("/") or "\n" in setting:
+        return setting
+    try:
+        with Path(setting).open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        text = data.decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(
+            "The file with the records of languages cannot be read. Ask your administrator to "
+            "correct the setting languages.",
+            detail=repr(error),
+        ) from error
+    if len(data) > _LARGEST_FILE:
+        raise InvalidRequest(
+            f"The file with the records of languages has more than {_LARGEST_FILE} bytes. Ask "
+            "your administrator to make it smaller."
+        )
+    return text
+
+
+def parse_language_records(text: str) -> tuple[Language, ...]:
+    """The languages of such a text, in its order; none for an empty one.
+
+    Raises InvalidRequest with all faults.
+    """
+    records = _load(text)
+    faults = [
+        f"{name}: {fault}." for name in records for fault in _faults(name, records)
+    ]
+    if len(records) > _MOST_LANGUAGES:
+        faults.append(f"There may be {_MOST_LANGUAGES} at most.")
+    if faults:
+        raise InvalidRequest(
+            f"The records of languages have faults. {' '.join(faults)} Ask your administrator "
+            "to correct the setting languages."
+        )
+    return tuple(_language(name, record) for name, record in records.items())
+
+
+def _load(text: str) -> dict[str, Any]:
+    try:
+        is_json = text.lstrip().startswith("{")
+        records = json.loads(text) if is_json else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"The records of languages are no TOML and no JSON: {error}. Ask your "
+            "administrator to correct the setting languages."
+        ) from error
+    return dict(records)
+
+
+def _faults(name: str, records: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with one record, each in words that a “.” may follow."""
+    record = records[name]
+    if not isinstance(record, dict):
+        yield "this is no table"
+        return
+    for field in record.keys() - _FIELDS.keys():
+        yield f"there is no field {str(field)[:40]}; there are {', '.join(_FIELDS)}"
+    for field in _REQUIRED:
+        if field not in record:
+            yield f"{field} is missing"
+    wrong = [field for field in record if not _has_its_type(field, record[field])]
+    for field in wrong:
+        yield f"{field} must be {_FIELDS[field]}"
+    if not wrong:
+        yield from _faults_of_words(name, records)
+        yield from _faults_of_commands(record)
+
+
+def _faults_of_words(name: str, records: dict[str, Any]) -> Iterator[str]:
+    record = records[name]
+    for word in (name, *record.get("aliases", ())):
+        if not _WORD.fullmatch(word):
+            yield f"“{word[:40]}” is no word of lower-case letters, digits, +, #, - and _"
+        elif owner := _owner_of(word, name, records):
+            yield f"“{word}” means {owner} already"
+    if not _FILE_NAME.fullmatch(record.get("file_name", "main.x")):
+        yield "file_name must be a name with an ending, such as main.awk"
+    if record.get("image") and not _IMAGE.fullmatch(record["image"]):
+        yield "image must be the name of an image"
+    if record.get("line_reference", _LINE).count(_LINE) != 1:
+        yield f"line_reference must have {_LINE} once, where an error has the line's number"
+
+
+def _owner_of(word: str, name: str, records: dict[str, Any]) -> str:
+    """The other language that has this word; empty when none has."""
+    for entry in LANGUAGES:
+        if word in (entry.name, *entry.aliases, *entry.transcripts):
+            return entry.title
+    for other, record in records.items():
+        if other != name and isinstance(record, dict):
+            aliases = record.get("aliases")
+            if word == other or (isinstance(aliases, list) and word in aliases):
+                return other
+    return ""
+
+
+def _faults_of_commands(record: dict[str, Any]) -> Iterator[str]:
+    commands = {field: record.get(field) for field in ("compile", "run", "version")}
+    for field, argv in commands.items():
+        if argv is not None and not (argv and all(argv)):
+            yield f"{field} must have words, none of them empty"
+    compiled, run = record.get("compile", []), record.get("run", [])
+    if not any("{source}" in word for word in (*compiled, *run)):
+        yield "no command has {source}, the path of the program's file"
+    if compiled and not any("{build}" in word for word in compiled):
+        yield "compile has no {build}, the folder for what it makes"
+    if not compiled and any("{build}" in word for word in run):
+        yield "run has {build}, and there is no compile"
+
+
+def _has_its_type(field: str, value: Any) -> bool:
+    kind = _FIELDS.get(field)
+    if kind == "a text":
+        return isinstance(value, str)
+    if kind == "a list of texts":
+        return isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if kind == "true or false":
+        return isinstance(value, bool)
+    if field == "self_test":
+        return (
+            isinstance(value, dict)
+            and value.keys() == {"code", "expected_stdout"}
+            and all(isinstance(text, str) for text in value.values())
+        )
+    return True  # an unknown one is told as such
+
+
+def _language(name: str, record: dict[str, Any]) -> Language:
+    return Language(
+        name=name,
+        title=record.get("title") or name.capitalize(),
+        aliases=tuple(record.get("aliases", ())),
+        file_name=record["file_name"],
+        argv=tuple(record["run"]),
+        version_argv=tuple(record["version"]),
+        self_test=SelfTest(**record["self_test"]),
+        image=record.get("image", ""),
+        version="",
+        compile_argv=tuple(record.get("compile", ())),
+        joins=record.get("joins", False),
+        interpreters=tuple(record.get("interpreters", ())),
+        line_reference=_pattern(record.get("line_reference", "")),
+    )
+
+
+def _pattern(line_reference: str) -> str:
+    before, _, after = line_reference.partition(_LINE)
+    return rf"{re.escape(before)}(\d+){re.escape(after)}" if line_reference else ""
+
+
+# ===== end sandbox_core/language_records.py =====
+
 # ===== begin sandbox_core/proofs.py =====
 
 """Programs that try to break a limit, each with how to tell whether it was stopped.
@@ -4015,6 +4252,14 @@ class CommonValves(BaseModel):
         ),
         json_schema_extra={"allowed": "name=/path entries, with commas between them"},
     )
+    languages: str = Field(
+        default="",
+        description=(
+            "Languages that you add: records in TOML or JSON, or the path of a file with them "
+            "(docs/adding-a-language.md). With codebox, both sides must know them."
+        ),
+        json_schema_extra={"allowed": "records in TOML or JSON, or a file's path"},
+    )
     network: Literal["none", "packages"] = Field(
         default="none",
         description=(
@@ -4147,6 +4392,15 @@ class CommonValves(BaseModel):
     def _check_data_folders(cls, text: str) -> str:
         try:
             parse_data_folders(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, text: str) -> str:
+        try:
+            parse_language_records(read_language_records(text))
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
         return text
@@ -6767,7 +7021,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+d3a17d414cc8"
+BUILD_ID = "0.1.0+a9319a7b337e"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10129,6 +10383,7 @@ class SharedSettings:
     """What shapes the one runtime of the process: its backend and its queues.
 
     ``backend`` is “codebox”, or the name of a container engine; ``codebox_url`` is empty then.
+    ``languages`` are the records themselves, wherever they were.
     Two plugins with equal ``key`` may share a runtime.
     """
 
@@ -10147,6 +10402,7 @@ class SharedSettings:
     self_test: bool
     accept_unproven: str
     data_folders: str
+    languages: str
     network: str
     packages_index: str
     packages_network: str
@@ -10233,7 +10489,8 @@ def resolve_settings(
 
     The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
     ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
-    the variable, its value and what is allowed, when a variable cannot be used.
+    the variable, its value and what is allowed, when a variable cannot be used. The languages
+    that an administrator added are known afterwards.
     """
     _warn_of_unknown_names(environ)
     values = EveryValve(**valves.model_dump()).model_dump()
@@ -10243,6 +10500,9 @@ def resolve_settings(
     _choose_backend(values)
     _check_data_folders(values)
     _check_packages(values)
+    # The file may have changed since the valve was checked.
+    values["languages"] = read_language_records(values["languages"])
+    use_added_languages(parse_language_records(values["languages"]))
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -10419,7 +10679,7 @@ class Inventory:
 
 def inventory_request(user: str = "", chat: str = "") -> RunRequest:
     """The run that asks."""
-    commands = {entry.name: list(entry.version_argv) for entry in LANGUAGES}
+    commands = {entry.name: list(entry.version_argv) for entry in known_languages()}
     program = _PROGRAM.format(commands=commands)
     limits = Limits(seconds=_SECONDS)
     return RunRequest(
@@ -10441,7 +10701,7 @@ def read_inventory(result: RunResult) -> Inventory:
             "your administrator.",
             detail=repr(error),
         ) from error
-    known = [entry.name for entry in LANGUAGES if entry.name in languages]
+    known = [entry.name for entry in known_languages() if entry.name in languages]
     return Inventory({name: languages[name] for name in known}, packages)
 
 
@@ -10812,9 +11072,10 @@ class Recorder:
         if self._last is None or not self._last.missing:
             return ""
         language = language_named(self._request.steps[self._last.step].language)
+        has_it = f"The image {language.image} has it: ask" if language.image else "Ask"
         return (
-            f"there is no {language.title} in this sandbox. The image {language.image} has "
-            "it: ask your administrator, or use another language"
+            f"there is no {language.title} in this sandbox. {has_it} your administrator, or "
+            "use another language"
         )
 
 
@@ -11174,13 +11435,13 @@ def examine(
     engine: Engine,
     image: str,
     runtime: str,
-    languages: Sequence[Language] = LANGUAGES,
+    languages: Sequence[Language] | None = None,
     limits: Limits | None = None,
     accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
     what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
-    those of this image, and run within ``limits`` (the default ones); that limits bite is
+    those of this image (all), and run within ``limits`` (the default ones); that limits bite is
     proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
     """
     findings = engine.check(Deadline(_CHECK_SECONDS))
@@ -11188,7 +11449,9 @@ def examine(
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += examine_runner(runner, engine, languages, limits or Limits())
+        findings += examine_runner(
+            runner, engine, languages or known_languages(), limits or Limits()
+        )
     finally:
         runner.close()
     return [_accept(finding, accepted) for finding in findings]
@@ -11252,8 +11515,10 @@ def _present(runner: Runner, languages: Sequence[Language]) -> list[Language]:
 def _absent(languages: Sequence[Language], present: Sequence[Language]) -> Finding:
     absent = [entry for entry in languages if entry not in present]
     titles = ", ".join(entry.title for entry in absent)
-    images = ", ".join(sorted({entry.image for entry in absent}))
-    text = f"Not in this image: {titles}. In the image {images} they are."
+    images = ", ".join(sorted({entry.image for entry in absent if entry.image}))
+    text = f"Not in this image: {titles}."
+    if images:
+        text += f" In the image {images} they are."
     return Finding("languages", True, text)
 
 
@@ -12164,6 +12429,8 @@ class Backend:
 
 def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
+    # The other plugin may have asked for it, and knows its languages in a module of its own.
+    use_added_languages(parse_language_records(shared.languages))
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     if shared.runsc_sha512 and shared.backend == RunscEngine.name:
@@ -12305,10 +12572,12 @@ async def choose_blocks(
 
 async def choose_language(caller: Any, block: CodeBlock) -> str:
     """The language for a block without a tag; empty when none was picked."""
-    options = [{"value": entry.name, "label": entry.title} for entry in LANGUAGES]
+    options = [
+        {"value": entry.name, "label": entry.title} for entry in known_languages()
+    ]
     title = f"In which language is “{block.first_line()}”?"
     try:
-        answer = await _select(caller, title, options, LANGUAGES[0].name)
+        answer = await _select(caller, title, options, PYTHON.name)
     except _NoDialog:
         return ""
     language = find_language(answer)

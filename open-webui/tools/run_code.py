@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     d3a17d414cc836d14ed4e22e0049ad6493a1c50ca9ec0a40887723a86629d966
+#     a9319a7b337e8e89289386a90d690c7c326f50b6cad8883b116a01bc603b2957
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -36,6 +36,12 @@ license: Apache-2.0
 #     sandbox_core/engines/host_root.py       A root file system made of this machine's own Python, for where no image was prepared.
 #     sandbox_core/engines/runsc_images.py    Root file systems for embedded sandboxes: prepared folders, else this machine's Python.
 #     sandbox_core/engines/runsc_download.py  Gets gVisor's program from an address, once, when an administrator has asked for it.
+#     sandbox_core/language.py                What is known of one language: how it is recognised, written to a file, compiled and run.
+#     sandbox_core/images.py                  The sandbox images of this project, and what can be told of an image by its name alone.
+#     sandbox_core/languages_compiled.py      The languages that are compiled before they run: one record each, see Language.
+#     sandbox_core/languages_interpreted.py   The languages that need no compiler: one record each, see Language.
+#     sandbox_core/languages.py               The languages that a sandbox can run, and how they are found by name.
+#     sandbox_core/language_records.py        Languages that an administrator adds: TOML or JSON, a table for each, by the language's name.
 #     sandbox_core/proofs.py                  Programs that try to break a limit, each with how to tell whether it was stopped.
 #     owui_plugin/valves.py                   The valves of both plugins, as Open WebUI's forms show them and pydantic checks them.
 #     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
@@ -52,10 +58,6 @@ license: Apache-2.0
 #     sandbox_core/engines/runsc_program.py   gVisor's program on this machine: where it is, and what it may do here.
 #     sandbox_core/engines/runsc.py           The embedded engine: gVisor's program on an OCI bundle, without any daemon.
 #     sandbox_core/engines/choice.py          Which engine starts the sandboxes: the one place that knows them by name.
-#     sandbox_core/language.py                What is known of one language: how it is recognised, written to a file, compiled and run.
-#     sandbox_core/languages_interpreted.py   The languages that need no compiler: one record each, see Language.
-#     sandbox_core/languages_compiled.py      The languages that are compiled before they run: one record each, see Language.
-#     sandbox_core/languages.py               The languages that a sandbox can run, and how they are found by name.
 #     sandbox_core/requirements.py            Which packages a run asks for: named by its caller, or found before its code.
 #     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
 #     sandbox_core/installer.py               Installs Python packages for a run: in a sandbox of its own, which has the index and nothing else on its network.
@@ -2799,6 +2801,857 @@ def _fetch(address: str, path: Path) -> str:
 
 # ===== end sandbox_core/engines/runsc_download.py =====
 
+# ===== begin sandbox_core/language.py =====
+
+"""What is known of one language: how it is recognised, written to a file, compiled and run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """A program and exactly what it must print to stdout."""
+
+    code: str
+    expected_stdout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How programs in which ``pattern`` is found differ; what is empty does not."""
+
+    pattern: str
+    file_name: str = ""
+    compile_argv: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the sandbox starts for one program. ``compile_argv`` is empty where nothing is
+    compiled; ``needs`` is the program without which none of it works."""
+
+    compile_argv: tuple[str, ...]
+    argv: tuple[str, ...]
+    needs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How one language is recognised, written to a file, compiled and run.
+
+    In ``argv`` and ``compile_argv``, ``{source}`` is the path of the program's file, ``{build}``
+    that of a folder for what a compiler makes, and ``{entry}`` the class to start, by
+    ``entry_patterns`` (group 1 of the first that is found) and ``package_pattern``.
+    ``version_argv`` tells the version, and its first word is what an image must have;
+    ``image`` names the smallest of our images that has it, where the version begins with
+    ``version``.
+    ``waiting`` names the interpreter of a warm sandbox that can run it, see SandboxSpec.
+    ``joins``: consecutive blocks are joined into one program, as a reader expects of an
+    interpreted language; a block in which ``alone_pattern`` is found is joined to nothing
+    before it. ``interpreters`` are the program names that may stand in a ``#!`` line.
+    ``transcripts`` are the fence words whose blocks hold prompts and output; ``prompts`` finds
+    a prompted line there (group 1 is the command) and ``continuation`` its following lines
+    (group 1 likewise); ``here_documents``: a command may go on until the word that it names
+    after ``<<``. ``line_reference`` finds the program's own line numbers (group 1) in its
+    error output and in the compiler's. ``file_pattern``: group 1 of it names the file.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...]
+    file_name: str
+    argv: tuple[str, ...]
+    version_argv: tuple[str, ...]
+    self_test: SelfTest
+    image: str
+    version: str
+    compile_argv: tuple[str, ...] = ()
+    joins: bool = True
+    alone_pattern: str = ""
+    launched: bool = False
+    waiting: str = ""
+    interpreters: tuple[str, ...] = ()
+    transcripts: tuple[str, ...] = ()
+    prompts: str = ""
+    continuation: str = ""
+    here_documents: bool = False
+    line_reference: str = ""
+    file_pattern: str = ""
+    entry_patterns: tuple[str, ...] = ()
+    package_pattern: str = ""
+    variant: Variant | None = None
+
+    def file_for(self, code: str) -> str:
+        """Name of the file that holds this code, relative to the work folder."""
+        variant = self._variant_of(code)
+        if variant and variant.file_name:
+            return variant.file_name
+        named = _first_group((self.file_pattern,), code)
+        return (
+            named + self.file_name[self.file_name.rindex(".") :]
+            if named
+            else self.file_name
+        )
+
+    def command_for(self, code: str, source: str, build: str) -> Command:
+        """The command for this code in the file ``source``, both paths in the sandbox."""
+        variant = self._variant_of(code)
+        argv, compile_argv = self.argv, self.compile_argv
+        if variant:
+            argv = variant.argv or argv
+            compile_argv = variant.compile_argv or compile_argv
+        entry = self._entry_of(code)
+
+        def filled(parts: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(
+                part.replace("{source}", source)
+                .replace("{build}", build)
+                .replace("{entry}", entry)
+                for part in parts
+            )
+
+        return Command(filled(compile_argv), filled(argv), self.version_argv[0])
+
+    def _entry_of(self, code: str) -> str:
+        package = _first_group((self.package_pattern,), code)
+        entry = _first_group(self.entry_patterns, code)
+        return ".".join(filter(None, (package, entry)))
+
+    def _variant_of(self, code: str) -> Variant | None:
+        found = self.variant and re.search(self.variant.pattern, code, re.MULTILINE)
+        return self.variant if found else None
+
+
+def _first_group(patterns: tuple[str, ...], code: str) -> str:
+    """Group 1 of the first pattern that is found; empty when none is."""
+    for pattern in patterns:
+        found = re.search(pattern, code, re.MULTILINE) if pattern else None
+        if found:
+            return str(found[1])
+    return ""
+
+
+# ===== end sandbox_core/language.py =====
+
+# ===== begin sandbox_core/images.py =====
+
+"""The sandbox images of this project, and what can be told of an image by its name alone."""
+
+SLIM_IMAGE = "run-code-slim"
+PYTHON_IMAGE = "run-code-python"
+DATA_IMAGE = "run-code-data"
+FULL_IMAGE = "run-code-full"
+
+
+def image_name(image: str) -> str:
+    """The name without registry, tag and digest."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+
+
+def may_have_language(image: str, language: Language) -> bool:
+    """Whether this image can have this language: of ours it is known, of others a sandbox has
+    to be asked."""
+    name = image_name(image)
+    if name not in (SLIM_IMAGE, PYTHON_IMAGE, DATA_IMAGE):
+        return True
+    return language.image != FULL_IMAGE
+
+
+# ===== end sandbox_core/images.py =====
+
+# ===== begin sandbox_core/languages_compiled.py =====
+
+"""The languages that are compiled before they run: one record each, see Language.
+
+Compilers optimise little: a program of a chat runs once, and most of the time is theirs.
+"""
+
+_BY_LINE_OF_C = ("stdbuf", "-oL")
+# One thread for garbage and one compiler: a JVM starts in half the time, and fits.
+_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+_JAVA_TYPE = r"(?:(?:public|final|abstract|sealed|strictfp)\s+)*(?:class|interface|enum|record)\s+"
+
+C_LANGUAGE = Language(
+    name="c",
+    title="C",
+    aliases=("gcc",),
+    file_name="main.c",
+    compile_argv=("gcc", "-O1", "-pthread", "-o", "{build}/main", "{source}", "-lm"),
+    argv=(*_BY_LINE_OF_C, "{build}/main"),
+    version_argv=("gcc", "--version"),
+    self_test=SelfTest(
+        "#include <stdio.h>\n#include <math.h>\n"
+        'int main(void) { printf("%.1f\\n", sqrt(20.25)); return 0; }\n',
+        "4.5\n",
+    ),
+    image=FULL_IMAGE,
+    version="12.2",
+    joins=False,
+    line_reference=r"main\.c:(\d+)",
+)
+
+CPP = Language(
+    name="cpp",
+    title="C++",
+    aliases=("c++", "cxx", "cc", "hpp", "g++"),
+    file_name="main.cpp",
+    compile_argv=(
+        "g++",
+        "-std=gnu++20",
+        "-O1",
+        "-pthread",
+        "-o",
+        "{build}/main",
+        "{source}",
+    ),
+    argv=(*_BY_LINE_OF_C, "{build}/main"),
+    version_argv=("g++", "--version"),
+    self_test=SelfTest(
+        "#include <iostream>\n#include <numeric>\n#include <vector>\n"
+        "int main() {\n  std::vector<int> v{1, 2, 3};\n"
+        "  std::cout << std::accumulate(v.begin(), v.end(), 0) << std::endl;\n}\n",
+        "6\n",
+    ),
+    image=FULL_IMAGE,
+    version="12.2",
+    joins=False,
+    line_reference=r"main\.cpp:(\d+)",
+)
+
+GO = Language(
+    name="go",
+    title="Go",
+    aliases=("golang",),
+    file_name="main.go",
+    compile_argv=("go", "build", "-o", "{build}/main", "{source}"),
+    argv=("{build}/main",),
+    version_argv=("go", "version"),
+    self_test=SelfTest(
+        'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println(1 << 10)\n}\n',
+        "1024\n",
+    ),
+    image=FULL_IMAGE,
+    version="1.19",
+    joins=False,
+    line_reference=r"main\.go:(\d+)",
+)
+
+RUST = Language(
+    name="rust",
+    title="Rust",
+    aliases=("rs",),
+    file_name="main.rs",
+    compile_argv=(
+        "rustc",
+        "--edition=2021",
+        "-Copt-level=1",
+        "-o",
+        "{build}/main",
+        "{source}",
+    ),
+    argv=("{build}/main",),
+    version_argv=("rustc", "--version"),
+    self_test=SelfTest(
+        'fn main() {\n    let n: u32 = (1..=4).product();\n    println!("{}", n);\n}\n',
+        "24\n",
+    ),
+    image=FULL_IMAGE,
+    version="1.63",
+    joins=False,
+    line_reference=r"main\.rs:(\d+)",
+)
+
+JAVA = Language(
+    name="java",
+    title="Java",
+    aliases=("jdk",),
+    file_name="main.java",
+    compile_argv=(
+        "javac",
+        *(f"-J{option}" for option in _SMALL_JVM),
+        "-encoding",
+        "UTF-8",
+        "-d",
+        "{build}",
+        "{source}",
+    ),
+    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-cp", "{build}", "{entry}"),
+    version_argv=("javac", "--version"),
+    self_test=SelfTest(
+        "record Pair(int a, int b) {}\n\npublic class Sum {\n"
+        "    public static void main(String[] args) {\n"
+        "        var pair = new Pair(40, 2);\n"
+        "        System.out.println(pair.a() + pair.b());\n    }\n}\n",
+        "42\n",
+    ),
+    image=FULL_IMAGE,
+    version="17",
+    joins=False,
+    line_reference=r"\w+\.java:(\d+)",
+    # The compiler wants a public class in a file of its name.
+    file_pattern=r"^public\s+" + _JAVA_TYPE + r"(\w+)",
+    # The type with the main method; else the first.
+    entry_patterns=(
+        rf"^{_JAVA_TYPE}(\w+)(?:(?!^{_JAVA_TYPE})[\s\S])*?\bstatic\s+(?:final\s+)?void\s+main\b",
+        rf"^{_JAVA_TYPE}(\w+)",
+    ),
+    package_pattern=r"^\s*package\s+([\w.]+)\s*;",
+)
+
+KOTLIN = Language(
+    name="kotlin",
+    title="Kotlin",
+    aliases=("kt", "kts"),
+    file_name="main.kt",
+    compile_argv=(
+        "kotlinc",
+        *(f"-J{option}" for option in _SMALL_JVM),
+        "-nowarn",
+        "-include-runtime",
+        "-d",
+        "{build}/main.jar",
+        "{source}",
+    ),
+    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-jar", "{build}/main.jar"),
+    version_argv=("kotlinc", "-version"),
+    self_test=SelfTest(
+        "fun main() {\n    println((1..3).map { it * it })\n}\n", "[1, 4, 9]\n"
+    ),
+    image=FULL_IMAGE,
+    version="1.3",
+    joins=False,
+    line_reference=r"main\.kt:(\d+)",
+)
+
+# ===== end sandbox_core/languages_compiled.py =====
+
+# ===== begin sandbox_core/languages_interpreted.py =====
+
+"""The languages that need no compiler: one record each, see Language."""
+
+# At the left margin only: `await` inside a function says nothing about the file.
+_AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
+
+# Programs over C's own output hold it back when it goes into a pipe.
+_BY_LINE = ("stdbuf", "-oL")
+_ESBUILD = (
+    "esbuild",
+    "{source}",
+    "--bundle",
+    "--platform=node",
+    "--packages=external",
+    "--sourcemap=inline",
+    "--log-level=warning",
+    "--color=false",
+)
+
+PYTHON = Language(
+    name="python",
+    title="Python",
+    aliases=("py", "python3", "py3", "ipython", "ipython3"),
+    file_name="main.py",
+    argv=("python3", "{source}"),
+    version_argv=("python3", "--version"),
+    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
+    image=SLIM_IMAGE,
+    version="3.11",
+    # A file of its own (`__future__` imports must come first in it), or an excerpt that
+    # would become part of whatever is before it.
+    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
+    launched=True,
+    waiting="python",
+    interpreters=("python", "python3"),
+    transcripts=("pycon", "python-console", "python-repl", "doctest"),
+    prompts=r"^>>>(?: (.*))?$",
+    continuation=r"^\.\.\.(?: (.*))?$",
+    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
+)
+
+# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
+# prompt counts where a user, a folder or a shell name stands before it.
+_SHELL_PROMPT = (
+    r"^(?:\([\w.-]+\) ?)?"
+    r"(?:\$"
+    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
+    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
+    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
+    r"|(?:ba|z)?sh-[\d.]+[$#])"
+    r"(?: (.*))?$"
+)
+
+BASH = Language(
+    name="bash",
+    title="Bash",
+    aliases=("sh", "shell", "zsh", "dash", "ksh"),
+    file_name="main.sh",
+    argv=("bash", "{source}"),
+    version_argv=("bash", "--version"),
+    self_test=SelfTest(
+        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
+    ),
+    image=SLIM_IMAGE,
+    version="5.2",
+    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
+    transcripts=(
+        "console",
+        "shell-session",
+        "shellsession",
+        "sh-session",
+        "bash-session",
+        "terminal",
+    ),
+    prompts=_SHELL_PROMPT,
+    continuation=r"^>(?: (.*))?$",
+    here_documents=True,
+    line_reference=r"main\.sh: line (\d+)",
+)
+
+JAVASCRIPT = Language(
+    name="javascript",
+    title="JavaScript (node)",
+    aliases=("js", "node", "nodejs", "mjs", "cjs"),
+    file_name="main.js",
+    argv=("node", "{source}"),
+    version_argv=("node", "--version"),
+    self_test=SelfTest(
+        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
+    ),
+    image=SLIM_IMAGE,
+    version="18",
+    waiting="node",
+    interpreters=("node", "nodejs"),
+    line_reference=r"main\.m?js:(\d+)",
+    variant=Variant(
+        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w)|" + _AWAIT,
+        file_name="main.mjs",
+    ),
+)
+
+TYPESCRIPT = Language(
+    name="typescript",
+    title="TypeScript (node)",
+    aliases=("ts", "mts", "cts"),
+    file_name="main.ts",
+    # Bundled, so that a program may import other files of its folder. Types are not checked.
+    compile_argv=(*_ESBUILD, "--format=cjs", "--outfile={build}/main.cjs"),
+    argv=("node", "--enable-source-maps", "{build}/main.cjs"),
+    version_argv=("esbuild", "--version"),
+    self_test=SelfTest(
+        "const squares: number[] = [1, 2, 3].map((x: number) => x * x);\n"
+        "console.log(squares.join(' '));\n",
+        "1 4 9\n",
+    ),
+    image=FULL_IMAGE,
+    version="0.17",
+    line_reference=r"main\.m?ts:(\d+)",
+    variant=Variant(
+        _AWAIT + r"|\bimport\.meta\b",
+        file_name="main.mts",
+        compile_argv=(*_ESBUILD, "--format=esm", "--outfile={build}/main.mjs"),
+        argv=("node", "--enable-source-maps", "{build}/main.mjs"),
+    ),
+)
+
+RUBY = Language(
+    name="ruby",
+    title="Ruby",
+    aliases=("rb", "irb"),
+    file_name="main.rb",
+    # Output must not wait in Ruby's own buffer, and there is no switch for that.
+    argv=("ruby", "-e", "$stdout.sync = true; load($0 = ARGV.shift)", "{source}"),
+    version_argv=("ruby", "--version"),
+    self_test=SelfTest("puts (1..4).map { |x| x * x }.sum\n", "30\n"),
+    image=FULL_IMAGE,
+    version="3.1",
+    interpreters=("ruby",),
+    line_reference=r"main\.rb:(\d+)",
+)
+
+PHP = Language(
+    name="php",
+    title="PHP",
+    aliases=(),
+    file_name="main.php",
+    argv=("php", "{source}"),
+    version_argv=("php", "--version"),
+    self_test=SelfTest("<?php\necho array_sum([1, 2, 3]), PHP_EOL;\n", "6\n"),
+    image=FULL_IMAGE,
+    version="8.2",
+    # Each block has its own opening tag.
+    joins=False,
+    interpreters=("php",),
+    line_reference=r"main\.php(?::| on line )(\d+)",
+    # Without any tag it is meant as code all the same, and not as text to print.
+    variant=Variant(
+        r"\A(?![\s\S]*<\?)",
+        argv=("php", "-r", "eval(file_get_contents($argv[1]));", "{source}"),
+    ),
+)
+
+PERL = Language(
+    name="perl",
+    title="Perl",
+    aliases=("pl",),
+    file_name="main.pl",
+    argv=("perl", "-Mvars;$|=1", "{source}"),
+    version_argv=("perl", "--version"),
+    self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
+    image=SLIM_IMAGE,
+    version="5.36",
+    interpreters=("perl",),
+    line_reference=r"main\.pl line (\d+)",
+)
+
+LUA = Language(
+    name="lua",
+    title="Lua",
+    aliases=("luajit",),
+    file_name="main.lua",
+    argv=(*_BY_LINE, "lua", "{source}"),
+    version_argv=("lua", "-v"),
+    self_test=SelfTest("print(6 * 7)\n", "42\n"),
+    image=FULL_IMAGE,
+    version="5.4",
+    interpreters=("lua", "luajit"),
+    line_reference=r"main\.lua:(\d+)",
+)
+
+R_LANGUAGE = Language(
+    name="r",
+    title="R",
+    aliases=("rscript", "rlang"),
+    file_name="main.R",
+    argv=("Rscript", "--vanilla", "{source}"),
+    version_argv=("Rscript", "--version"),
+    self_test=SelfTest('cat(mean(c(1, 2, 6)), "\\n", sep = "")\n', "3\n"),
+    image=FULL_IMAGE,
+    version="4.2",
+    interpreters=("rscript",),
+    line_reference=r"main\.R:(\d+)",
+)
+
+SQL = Language(
+    name="sql",
+    title="SQL (SQLite)",
+    aliases=("sqlite", "sqlite3"),
+    file_name="main.sql",
+    argv=(
+        *_BY_LINE,
+        "sqlite3",
+        "-batch",
+        "-bail",
+        "-box",
+        ":memory:",
+        ".read {source}",
+    ),
+    version_argv=("sqlite3", "--version"),
+    self_test=SelfTest(
+        "CREATE TABLE t (n INT);\nINSERT INTO t VALUES (1), (2);\n"
+        "SELECT sum(n) AS total FROM t;\n",
+        "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
+    ),
+    image=SLIM_IMAGE,
+    version="3.40",
+    line_reference=r"near line (\d+)",
+)
+
+# ===== end sandbox_core/languages_interpreted.py =====
+
+# ===== begin sandbox_core/languages.py =====
+
+"""The languages that a sandbox can run, and how they are found by name.
+
+The same records feed the block parser, the tools, the doctor, the docs and the tests. An
+administrator can add some (language_records.py); they are known in the whole process.
+"""
+
+LANGUAGES = (
+    PYTHON,
+    BASH,
+    JAVASCRIPT,
+    TYPESCRIPT,
+    C_LANGUAGE,
+    CPP,
+    GO,
+    RUST,
+    JAVA,
+    KOTLIN,
+    RUBY,
+    PHP,
+    PERL,
+    LUA,
+    R_LANGUAGE,
+    SQL,
+)
+
+
+class _KnownLanguages:
+    """Records, and the words by which they are found."""
+
+    def __init__(self, languages: tuple[Language, ...]) -> None:
+        self.languages = languages
+        self.by_word = {
+            word: entry for entry in languages for word in (entry.name, *entry.aliases)
+        }
+        self.by_transcript = {
+            word: entry for entry in languages for word in entry.transcripts
+        }
+        self.by_interpreter = {
+            word: entry for entry in languages for word in entry.interpreters
+        }
+
+
+# One entry, replaced as a whole: a thread that looks something up sees the old one or the new one.
+_in_use = [_KnownLanguages(LANGUAGES)]
+_VERSIONED = re.compile(r"([a-z+]+)\d+(?:\.\d+)*")
+_INTERPRETER_LINE = re.compile(
+    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
+)
+
+
+def known_languages() -> tuple[Language, ...]:
+    """All languages, the added ones last."""
+    return _in_use[0].languages
+
+
+def use_added_languages(added: Sequence[Language]) -> None:
+    """From now on these are known, too, in place of those added before."""
+    languages = (*LANGUAGES, *added)
+    if languages != known_languages():
+        _in_use[0] = _KnownLanguages(languages)
+
+
+def find_language(word: str) -> Language | None:
+    """The language that a fence word or alias means, case-blind; None when there is none.
+
+    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
+    """
+    return _find_word(_in_use[0].by_word, word)
+
+
+def find_transcript(word: str) -> Language | None:
+    """The language whose prompts a fence word announces (``console``), case-blind."""
+    return _in_use[0].by_transcript.get(word.strip().lower())
+
+
+def find_interpreter(code: str) -> Language | None:
+    """The language of the ``#!`` line that the code begins with; None when there is none
+    or its interpreter is not known here."""
+    line = _INTERPRETER_LINE.match(code)
+    return _find_word(_in_use[0].by_interpreter, line[1]) if line else None
+
+
+def language_named(word: str) -> Language:
+    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
+    language = find_language(word)
+    if language is None:
+        names = ", ".join(entry.name for entry in known_languages())
+        raise InvalidRequest(
+            f"There is no language “{word[:40]}” here. Use one of: {names}."
+        )
+    return language
+
+
+def _find_word(table: dict[str, Language], word: str) -> Language | None:
+    lowered = word.strip().lower()
+    if lowered in table:
+        return table[lowered]
+    versioned = _VERSIONED.fullmatch(lowered)
+    return table.get(versioned[1]) if versioned else None
+
+
+# ===== end sandbox_core/languages.py =====
+
+# ===== begin sandbox_core/language_records.py =====
+
+"""Languages that an administrator adds: TOML or JSON, a table for each, by the language's name.
+
+The fields of a table are those of ``_FIELDS``; docs/adding-a-language.md explains them. All faults
+are told at once, because whoever mends a file wants to do it once.
+"""
+
+_LARGEST_FILE = 65536  # bytes
+_MOST_LANGUAGES = 32
+_WORD = re.compile(r"[a-z][a-z0-9+#_-]{0,29}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}\.[A-Za-z0-9]{1,12}")
+_IMAGE = re.compile(r"[a-z0-9][\w./:@-]{0,254}", re.ASCII)
+_LINE = "{line}"
+_REQUIRED = ("file_name", "run", "version", "self_test")
+# What each field must be, in words.
+_FIELDS = {
+    "title": "a text",
+    "aliases": "a list of texts",
+    "file_name": "a text",
+    "compile": "a list of texts",
+    "run": "a list of texts",
+    "version": "a list of texts",
+    "image": "a text",
+    "joins": "true or false",
+    "interpreters": "a list of texts",
+    "line_reference": "a text",
+    "self_test": "a table with the texts code and expected_stdout",
+}
+
+
+def read_language_records(setting: str) -> str:
+    """The records of a setting that is either their text or the path of their file.
+
+    Raises InvalidRequest when the file cannot be read.
+    """
+    if not setting.startswith("/") or "\n" in setting:
+        return setting
+    try:
+        with Path(setting).open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        text = data.decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(
+            "The file with the records of languages cannot be read. Ask your administrator to "
+            "correct the setting languages.",
+            detail=repr(error),
+        ) from error
+    if len(data) > _LARGEST_FILE:
+        raise InvalidRequest(
+            f"The file with the records of languages has more than {_LARGEST_FILE} bytes. Ask "
+            "your administrator to make it smaller."
+        )
+    return text
+
+
+def parse_language_records(text: str) -> tuple[Language, ...]:
+    """The languages of such a text, in its order; none for an empty one.
+
+    Raises InvalidRequest with all faults.
+    """
+    records = _load(text)
+    faults = [
+        f"{name}: {fault}." for name in records for fault in _faults(name, records)
+    ]
+    if len(records) > _MOST_LANGUAGES:
+        faults.append(f"There may be {_MOST_LANGUAGES} at most.")
+    if faults:
+        raise InvalidRequest(
+            f"The records of languages have faults. {' '.join(faults)} Ask your administrator "
+            "to correct the setting languages."
+        )
+    return tuple(_language(name, record) for name, record in records.items())
+
+
+def _load(text: str) -> dict[str, Any]:
+    try:
+        is_json = text.lstrip().startswith("{")
+        records = json.loads(text) if is_json else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"The records of languages are no TOML and no JSON: {error}. Ask your "
+            "administrator to correct the setting languages."
+        ) from error
+    return dict(records)
+
+
+def _faults(name: str, records: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with one record, each in words that a “.” may follow."""
+    record = records[name]
+    if not isinstance(record, dict):
+        yield "this is no table"
+        return
+    for field in record.keys() - _FIELDS.keys():
+        yield f"there is no field {str(field)[:40]}; there are {', '.join(_FIELDS)}"
+    for field in _REQUIRED:
+        if field not in record:
+            yield f"{field} is missing"
+    wrong = [field for field in record if not _has_its_type(field, record[field])]
+    for field in wrong:
+        yield f"{field} must be {_FIELDS[field]}"
+    if not wrong:
+        yield from _faults_of_words(name, records)
+        yield from _faults_of_commands(record)
+
+
+def _faults_of_words(name: str, records: dict[str, Any]) -> Iterator[str]:
+    record = records[name]
+    for word in (name, *record.get("aliases", ())):
+        if not _WORD.fullmatch(word):
+            yield f"“{word[:40]}” is no word of lower-case letters, digits, +, #, - and _"
+        elif owner := _owner_of(word, name, records):
+            yield f"“{word}” means {owner} already"
+    if not _FILE_NAME.fullmatch(record.get("file_name", "main.x")):
+        yield "file_name must be a name with an ending, such as main.awk"
+    if record.get("image") and not _IMAGE.fullmatch(record["image"]):
+        yield "image must be the name of an image"
+    if record.get("line_reference", _LINE).count(_LINE) != 1:
+        yield f"line_reference must have {_LINE} once, where an error has the line's number"
+
+
+def _owner_of(word: str, name: str, records: dict[str, Any]) -> str:
+    """The other language that has this word; empty when none has."""
+    for entry in LANGUAGES:
+        if word in (entry.name, *entry.aliases, *entry.transcripts):
+            return entry.title
+    for other, record in records.items():
+        if other != name and isinstance(record, dict):
+            aliases = record.get("aliases")
+            if word == other or (isinstance(aliases, list) and word in aliases):
+                return other
+    return ""
+
+
+def _faults_of_commands(record: dict[str, Any]) -> Iterator[str]:
+    commands = {field: record.get(field) for field in ("compile", "run", "version")}
+    for field, argv in commands.items():
+        if argv is not None and not (argv and all(argv)):
+            yield f"{field} must have words, none of them empty"
+    compiled, run = record.get("compile", []), record.get("run", [])
+    if not any("{source}" in word for word in (*compiled, *run)):
+        yield "no command has {source}, the path of the program's file"
+    if compiled and not any("{build}" in word for word in compiled):
+        yield "compile has no {build}, the folder for what it makes"
+    if not compiled and any("{build}" in word for word in run):
+        yield "run has {build}, and there is no compile"
+
+
+def _has_its_type(field: str, value: Any) -> bool:
+    kind = _FIELDS.get(field)
+    if kind == "a text":
+        return isinstance(value, str)
+    if kind == "a list of texts":
+        return isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if kind == "true or false":
+        return isinstance(value, bool)
+    if field == "self_test":
+        return (
+            isinstance(value, dict)
+            and value.keys() == {"code", "expected_stdout"}
+            and all(isinstance(text, str) for text in value.values())
+        )
+    return True  # an unknown one is told as such
+
+
+def _language(name: str, record: dict[str, Any]) -> Language:
+    return Language(
+        name=name,
+        title=record.get("title") or name.capitalize(),
+        aliases=tuple(record.get("aliases", ())),
+        file_name=record["file_name"],
+        argv=tuple(record["run"]),
+        version_argv=tuple(record["version"]),
+        self_test=SelfTest(**record["self_test"]),
+        image=record.get("image", ""),
+        version="",
+        compile_argv=tuple(record.get("compile", ())),
+        joins=record.get("joins", False),
+        interpreters=tuple(record.get("interpreters", ())),
+        line_reference=_pattern(record.get("line_reference", "")),
+    )
+
+
+def _pattern(line_reference: str) -> str:
+    before, _, after = line_reference.partition(_LINE)
+    return rf"{re.escape(before)}(\d+){re.escape(after)}" if line_reference else ""
+
+
+# ===== end sandbox_core/language_records.py =====
+
 # ===== begin sandbox_core/proofs.py =====
 
 """Programs that try to break a limit, each with how to tell whether it was stopped.
@@ -3135,6 +3988,14 @@ class CommonValves(BaseModel):
         ),
         json_schema_extra={"allowed": "name=/path entries, with commas between them"},
     )
+    languages: str = Field(
+        default="",
+        description=(
+            "Languages that you add: records in TOML or JSON, or the path of a file with them "
+            "(docs/adding-a-language.md). With codebox, both sides must know them."
+        ),
+        json_schema_extra={"allowed": "records in TOML or JSON, or a file's path"},
+    )
     network: Literal["none", "packages"] = Field(
         default="none",
         description=(
@@ -3267,6 +4128,15 @@ class CommonValves(BaseModel):
     def _check_data_folders(cls, text: str) -> str:
         try:
             parse_data_folders(text)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, text: str) -> str:
+        try:
+            parse_language_records(read_language_records(text))
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
         return text
@@ -5462,624 +6332,6 @@ def usual_engine_name(
 
 # ===== end sandbox_core/engines/choice.py =====
 
-# ===== begin sandbox_core/language.py =====
-
-"""What is known of one language: how it is recognised, written to a file, compiled and run."""
-
-
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """A program and exactly what it must print to stdout."""
-
-    code: str
-    expected_stdout: str
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """How programs in which ``pattern`` is found differ; what is empty does not."""
-
-    pattern: str
-    file_name: str = ""
-    compile_argv: tuple[str, ...] = ()
-    argv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What the sandbox starts for one program. ``compile_argv`` is empty where nothing is
-    compiled; ``needs`` is the program without which none of it works."""
-
-    compile_argv: tuple[str, ...]
-    argv: tuple[str, ...]
-    needs: str
-
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """How one language is recognised, written to a file, compiled and run.
-
-    In ``argv`` and ``compile_argv``, ``{source}`` is the path of the program's file, ``{build}``
-    that of a folder for what a compiler makes, and ``{entry}`` the class to start, by
-    ``entry_patterns`` (group 1 of the first that is found) and ``package_pattern``.
-    ``version_argv`` tells the version, and its first word is what an image must have;
-    ``image`` names the smallest of our images that has it, where the version begins with
-    ``version``.
-    ``waiting`` names the interpreter of a warm sandbox that can run it, see SandboxSpec.
-    ``joins``: consecutive blocks are joined into one program, as a reader expects of an
-    interpreted language; a block in which ``alone_pattern`` is found is joined to nothing
-    before it. ``interpreters`` are the program names that may stand in a ``#!`` line.
-    ``transcripts`` are the fence words whose blocks hold prompts and output; ``prompts`` finds
-    a prompted line there (group 1 is the command) and ``continuation`` its following lines
-    (group 1 likewise); ``here_documents``: a command may go on until the word that it names
-    after ``<<``. ``line_reference`` finds the program's own line numbers (group 1) in its
-    error output and in the compiler's. ``file_pattern``: group 1 of it names the file.
-    """
-
-    name: str
-    title: str
-    aliases: tuple[str, ...]
-    file_name: str
-    argv: tuple[str, ...]
-    version_argv: tuple[str, ...]
-    self_test: SelfTest
-    image: str
-    version: str
-    compile_argv: tuple[str, ...] = ()
-    joins: bool = True
-    alone_pattern: str = ""
-    launched: bool = False
-    waiting: str = ""
-    interpreters: tuple[str, ...] = ()
-    transcripts: tuple[str, ...] = ()
-    prompts: str = ""
-    continuation: str = ""
-    here_documents: bool = False
-    line_reference: str = ""
-    file_pattern: str = ""
-    entry_patterns: tuple[str, ...] = ()
-    package_pattern: str = ""
-    variant: Variant | None = None
-
-    def file_for(self, code: str) -> str:
-        """Name of the file that holds this code, relative to the work folder."""
-        variant = self._variant_of(code)
-        if variant and variant.file_name:
-            return variant.file_name
-        named = _first_group((self.file_pattern,), code)
-        return (
-            named + self.file_name[self.file_name.rindex(".") :]
-            if named
-            else self.file_name
-        )
-
-    def command_for(self, code: str, source: str, build: str) -> Command:
-        """The command for this code in the file ``source``, both paths in the sandbox."""
-        variant = self._variant_of(code)
-        argv, compile_argv = self.argv, self.compile_argv
-        if variant:
-            argv = variant.argv or argv
-            compile_argv = variant.compile_argv or compile_argv
-        entry = self._entry_of(code)
-
-        def filled(parts: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(
-                part.replace("{source}", source)
-                .replace("{build}", build)
-                .replace("{entry}", entry)
-                for part in parts
-            )
-
-        return Command(filled(compile_argv), filled(argv), self.version_argv[0])
-
-    def _entry_of(self, code: str) -> str:
-        package = _first_group((self.package_pattern,), code)
-        entry = _first_group(self.entry_patterns, code)
-        return ".".join(filter(None, (package, entry)))
-
-    def _variant_of(self, code: str) -> Variant | None:
-        found = self.variant and re.search(self.variant.pattern, code, re.MULTILINE)
-        return self.variant if found else None
-
-
-def _first_group(patterns: tuple[str, ...], code: str) -> str:
-    """Group 1 of the first pattern that is found; empty when none is."""
-    for pattern in patterns:
-        found = re.search(pattern, code, re.MULTILINE) if pattern else None
-        if found:
-            return str(found[1])
-    return ""
-
-
-# ===== end sandbox_core/language.py =====
-
-# ===== begin sandbox_core/languages_interpreted.py =====
-
-"""The languages that need no compiler: one record each, see Language."""
-
-# Our images, each with all that is in the one before it.
-DATA_IMAGE = "run-code-python"
-FULL_IMAGE = "run-code-full"
-
-# At the left margin only: `await` inside a function says nothing about the file.
-_AWAIT = r"^(?:(?:const|let|var)\s[^\n]*=\s*await\s|await\s|for\s+await\s*\()"
-
-# Programs over C's own output hold it back when it goes into a pipe.
-_BY_LINE = ("stdbuf", "-oL")
-_ESBUILD = (
-    "esbuild",
-    "{source}",
-    "--bundle",
-    "--platform=node",
-    "--packages=external",
-    "--sourcemap=inline",
-    "--log-level=warning",
-    "--color=false",
-)
-
-PYTHON = Language(
-    name="python",
-    title="Python",
-    aliases=("py", "python3", "py3", "ipython", "ipython3"),
-    file_name="main.py",
-    argv=("python3", "{source}"),
-    version_argv=("python3", "--version"),
-    self_test=SelfTest("print(sum(range(10)))\n", "45\n"),
-    image=DATA_IMAGE,
-    version="3.11",
-    # A file of its own (`__future__` imports must come first in it), or an excerpt that
-    # would become part of whatever is before it.
-    alone_pattern=r"^from __future__ import|\A(?:[ \t]*\n)*[ \t]+\S",
-    launched=True,
-    waiting="python",
-    interpreters=("python", "python3"),
-    transcripts=("pycon", "python-console", "python-repl", "doctest"),
-    prompts=r"^>>>(?: (.*))?$",
-    continuation=r"^\.\.\.(?: (.*))?$",
-    line_reference=r'File "[^"\n]*/main\.py", line (\d+)',
-)
-
-# A bare "# " is no prompt: it may as well be a comment, and a comment must not run. Root's
-# prompt counts where a user, a folder or a shell name stands before it.
-_SHELL_PROMPT = (
-    r"^(?:\([\w.-]+\) ?)?"
-    r"(?:\$"
-    r"|[\w.-]+@[\w.-]+:[~/][^$%#>\n]*[$#%]"
-    r"|[\w.-]+@[\w.-]+ [\w~/.-]+ [$#%]"
-    r"|\[[\w.-]+@[\w.-]+ [^\]\n]*\][$#]"
-    r"|(?:ba|z)?sh-[\d.]+[$#])"
-    r"(?: (.*))?$"
-)
-
-BASH = Language(
-    name="bash",
-    title="Bash",
-    aliases=("sh", "shell", "zsh", "dash", "ksh"),
-    file_name="main.sh",
-    argv=("bash", "{source}"),
-    version_argv=("bash", "--version"),
-    self_test=SelfTest(
-        'for i in 1 2 3; do printf "%s-" "$i"; done; echo\n', "1-2-3-\n"
-    ),
-    image=DATA_IMAGE,
-    version="5.2",
-    interpreters=("bash", "sh", "dash", "zsh", "ksh"),
-    transcripts=(
-        "console",
-        "shell-session",
-        "shellsession",
-        "sh-session",
-        "bash-session",
-        "terminal",
-    ),
-    prompts=_SHELL_PROMPT,
-    continuation=r"^>(?: (.*))?$",
-    here_documents=True,
-    line_reference=r"main\.sh: line (\d+)",
-)
-
-JAVASCRIPT = Language(
-    name="javascript",
-    title="JavaScript (node)",
-    aliases=("js", "node", "nodejs", "mjs", "cjs"),
-    file_name="main.js",
-    argv=("node", "{source}"),
-    version_argv=("node", "--version"),
-    self_test=SelfTest(
-        "console.log([1, 2, 3].map((x) => x * x).join(' '));\n", "1 4 9\n"
-    ),
-    image=DATA_IMAGE,
-    version="18",
-    waiting="node",
-    interpreters=("node", "nodejs"),
-    line_reference=r"main\.m?js:(\d+)",
-    variant=Variant(
-        r"^(?:import\s*[*{'\"]|import\s+\w|export\s*[*{]|export\s+\w)|" + _AWAIT,
-        file_name="main.mjs",
-    ),
-)
-
-TYPESCRIPT = Language(
-    name="typescript",
-    title="TypeScript (node)",
-    aliases=("ts", "mts", "cts"),
-    file_name="main.ts",
-    # Bundled, so that a program may import other files of its folder. Types are not checked.
-    compile_argv=(*_ESBUILD, "--format=cjs", "--outfile={build}/main.cjs"),
-    argv=("node", "--enable-source-maps", "{build}/main.cjs"),
-    version_argv=("esbuild", "--version"),
-    self_test=SelfTest(
-        "const squares: number[] = [1, 2, 3].map((x: number) => x * x);\n"
-        "console.log(squares.join(' '));\n",
-        "1 4 9\n",
-    ),
-    image=FULL_IMAGE,
-    version="0.17",
-    line_reference=r"main\.m?ts:(\d+)",
-    variant=Variant(
-        _AWAIT + r"|\bimport\.meta\b",
-        file_name="main.mts",
-        compile_argv=(*_ESBUILD, "--format=esm", "--outfile={build}/main.mjs"),
-        argv=("node", "--enable-source-maps", "{build}/main.mjs"),
-    ),
-)
-
-RUBY = Language(
-    name="ruby",
-    title="Ruby",
-    aliases=("rb", "irb"),
-    file_name="main.rb",
-    # Output must not wait in Ruby's own buffer, and there is no switch for that.
-    argv=("ruby", "-e", "$stdout.sync = true; load($0 = ARGV.shift)", "{source}"),
-    version_argv=("ruby", "--version"),
-    self_test=SelfTest("puts (1..4).map { |x| x * x }.sum\n", "30\n"),
-    image=FULL_IMAGE,
-    version="3.1",
-    interpreters=("ruby",),
-    line_reference=r"main\.rb:(\d+)",
-)
-
-PHP = Language(
-    name="php",
-    title="PHP",
-    aliases=(),
-    file_name="main.php",
-    argv=("php", "{source}"),
-    version_argv=("php", "--version"),
-    self_test=SelfTest("<?php\necho array_sum([1, 2, 3]), PHP_EOL;\n", "6\n"),
-    image=FULL_IMAGE,
-    version="8.2",
-    # Each block has its own opening tag.
-    joins=False,
-    interpreters=("php",),
-    line_reference=r"main\.php(?::| on line )(\d+)",
-    # Without any tag it is meant as code all the same, and not as text to print.
-    variant=Variant(
-        r"\A(?![\s\S]*<\?)",
-        argv=("php", "-r", "eval(file_get_contents($argv[1]));", "{source}"),
-    ),
-)
-
-PERL = Language(
-    name="perl",
-    title="Perl",
-    aliases=("pl",),
-    file_name="main.pl",
-    argv=("perl", "-Mvars;$|=1", "{source}"),
-    version_argv=("perl", "--version"),
-    self_test=SelfTest('my $n = 0; $n += $_ for 1 .. 4; print "$n\\n";\n', "10\n"),
-    image=DATA_IMAGE,
-    version="5.36",
-    interpreters=("perl",),
-    line_reference=r"main\.pl line (\d+)",
-)
-
-LUA = Language(
-    name="lua",
-    title="Lua",
-    aliases=("luajit",),
-    file_name="main.lua",
-    argv=(*_BY_LINE, "lua", "{source}"),
-    version_argv=("lua", "-v"),
-    self_test=SelfTest("print(6 * 7)\n", "42\n"),
-    image=FULL_IMAGE,
-    version="5.4",
-    interpreters=("lua", "luajit"),
-    line_reference=r"main\.lua:(\d+)",
-)
-
-R_LANGUAGE = Language(
-    name="r",
-    title="R",
-    aliases=("rscript", "rlang"),
-    file_name="main.R",
-    argv=("Rscript", "--vanilla", "{source}"),
-    version_argv=("Rscript", "--version"),
-    self_test=SelfTest('cat(mean(c(1, 2, 6)), "\\n", sep = "")\n', "3\n"),
-    image=FULL_IMAGE,
-    version="4.2",
-    interpreters=("rscript",),
-    line_reference=r"main\.R:(\d+)",
-)
-
-SQL = Language(
-    name="sql",
-    title="SQL (SQLite)",
-    aliases=("sqlite", "sqlite3"),
-    file_name="main.sql",
-    argv=(
-        *_BY_LINE,
-        "sqlite3",
-        "-batch",
-        "-bail",
-        "-box",
-        ":memory:",
-        ".read {source}",
-    ),
-    version_argv=("sqlite3", "--version"),
-    self_test=SelfTest(
-        "CREATE TABLE t (n INT);\nINSERT INTO t VALUES (1), (2);\n"
-        "SELECT sum(n) AS total FROM t;\n",
-        "┌───────┐\n│ total │\n├───────┤\n│ 3     │\n└───────┘\n",
-    ),
-    image=DATA_IMAGE,
-    version="3.40",
-    line_reference=r"near line (\d+)",
-)
-
-# ===== end sandbox_core/languages_interpreted.py =====
-
-# ===== begin sandbox_core/languages_compiled.py =====
-
-"""The languages that are compiled before they run: one record each, see Language.
-
-Compilers optimise little: a program of a chat runs once, and most of the time is theirs.
-"""
-
-_BY_LINE_OF_C = ("stdbuf", "-oL")
-# One thread for garbage and one compiler: a JVM starts in half the time, and fits.
-_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-
-_JAVA_TYPE = r"(?:(?:public|final|abstract|sealed|strictfp)\s+)*(?:class|interface|enum|record)\s+"
-
-C_LANGUAGE = Language(
-    name="c",
-    title="C",
-    aliases=("gcc",),
-    file_name="main.c",
-    compile_argv=("gcc", "-O1", "-pthread", "-o", "{build}/main", "{source}", "-lm"),
-    argv=(*_BY_LINE_OF_C, "{build}/main"),
-    version_argv=("gcc", "--version"),
-    self_test=SelfTest(
-        "#include <stdio.h>\n#include <math.h>\n"
-        'int main(void) { printf("%.1f\\n", sqrt(20.25)); return 0; }\n',
-        "4.5\n",
-    ),
-    image=FULL_IMAGE,
-    version="12.2",
-    joins=False,
-    line_reference=r"main\.c:(\d+)",
-)
-
-CPP = Language(
-    name="cpp",
-    title="C++",
-    aliases=("c++", "cxx", "cc", "hpp", "g++"),
-    file_name="main.cpp",
-    compile_argv=(
-        "g++",
-        "-std=gnu++20",
-        "-O1",
-        "-pthread",
-        "-o",
-        "{build}/main",
-        "{source}",
-    ),
-    argv=(*_BY_LINE_OF_C, "{build}/main"),
-    version_argv=("g++", "--version"),
-    self_test=SelfTest(
-        "#include <iostream>\n#include <numeric>\n#include <vector>\n"
-        "int main() {\n  std::vector<int> v{1, 2, 3};\n"
-        "  std::cout << std::accumulate(v.begin(), v.end(), 0) << std::endl;\n}\n",
-        "6\n",
-    ),
-    image=FULL_IMAGE,
-    version="12.2",
-    joins=False,
-    line_reference=r"main\.cpp:(\d+)",
-)
-
-GO = Language(
-    name="go",
-    title="Go",
-    aliases=("golang",),
-    file_name="main.go",
-    compile_argv=("go", "build", "-o", "{build}/main", "{source}"),
-    argv=("{build}/main",),
-    version_argv=("go", "version"),
-    self_test=SelfTest(
-        'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println(1 << 10)\n}\n',
-        "1024\n",
-    ),
-    image=FULL_IMAGE,
-    version="1.19",
-    joins=False,
-    line_reference=r"main\.go:(\d+)",
-)
-
-RUST = Language(
-    name="rust",
-    title="Rust",
-    aliases=("rs",),
-    file_name="main.rs",
-    compile_argv=(
-        "rustc",
-        "--edition=2021",
-        "-Copt-level=1",
-        "-o",
-        "{build}/main",
-        "{source}",
-    ),
-    argv=("{build}/main",),
-    version_argv=("rustc", "--version"),
-    self_test=SelfTest(
-        'fn main() {\n    let n: u32 = (1..=4).product();\n    println!("{}", n);\n}\n',
-        "24\n",
-    ),
-    image=FULL_IMAGE,
-    version="1.63",
-    joins=False,
-    line_reference=r"main\.rs:(\d+)",
-)
-
-JAVA = Language(
-    name="java",
-    title="Java",
-    aliases=("jdk",),
-    file_name="main.java",
-    compile_argv=(
-        "javac",
-        *(f"-J{option}" for option in _SMALL_JVM),
-        "-encoding",
-        "UTF-8",
-        "-d",
-        "{build}",
-        "{source}",
-    ),
-    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-cp", "{build}", "{entry}"),
-    version_argv=("javac", "--version"),
-    self_test=SelfTest(
-        "record Pair(int a, int b) {}\n\npublic class Sum {\n"
-        "    public static void main(String[] args) {\n"
-        "        var pair = new Pair(40, 2);\n"
-        "        System.out.println(pair.a() + pair.b());\n    }\n}\n",
-        "42\n",
-    ),
-    image=FULL_IMAGE,
-    version="17",
-    joins=False,
-    line_reference=r"\w+\.java:(\d+)",
-    # The compiler wants a public class in a file of its name.
-    file_pattern=r"^public\s+" + _JAVA_TYPE + r"(\w+)",
-    # The type with the main method; else the first.
-    entry_patterns=(
-        rf"^{_JAVA_TYPE}(\w+)(?:(?!^{_JAVA_TYPE})[\s\S])*?\bstatic\s+(?:final\s+)?void\s+main\b",
-        rf"^{_JAVA_TYPE}(\w+)",
-    ),
-    package_pattern=r"^\s*package\s+([\w.]+)\s*;",
-)
-
-KOTLIN = Language(
-    name="kotlin",
-    title="Kotlin",
-    aliases=("kt", "kts"),
-    file_name="main.kt",
-    compile_argv=(
-        "kotlinc",
-        *(f"-J{option}" for option in _SMALL_JVM),
-        "-nowarn",
-        "-include-runtime",
-        "-d",
-        "{build}/main.jar",
-        "{source}",
-    ),
-    argv=("java", *_SMALL_JVM, "-XX:MaxRAMPercentage=40", "-jar", "{build}/main.jar"),
-    version_argv=("kotlinc", "-version"),
-    self_test=SelfTest(
-        "fun main() {\n    println((1..3).map { it * it })\n}\n", "[1, 4, 9]\n"
-    ),
-    image=FULL_IMAGE,
-    version="1.3",
-    joins=False,
-    line_reference=r"main\.kt:(\d+)",
-)
-
-# ===== end sandbox_core/languages_compiled.py =====
-
-# ===== begin sandbox_core/languages.py =====
-
-"""The languages that a sandbox can run, and how they are found by name.
-
-The same records feed the block parser, the tool's enum, the doctor, the docs and the tests.
-"""
-
-LANGUAGES = (
-    PYTHON,
-    BASH,
-    JAVASCRIPT,
-    TYPESCRIPT,
-    C_LANGUAGE,
-    CPP,
-    GO,
-    RUST,
-    JAVA,
-    KOTLIN,
-    RUBY,
-    PHP,
-    PERL,
-    LUA,
-    R_LANGUAGE,
-    SQL,
-)
-
-_BY_WORD = {
-    word: language
-    for language in LANGUAGES
-    for word in (language.name, *language.aliases)
-}
-_BY_TRANSCRIPT = {
-    word: language for language in LANGUAGES for word in language.transcripts
-}
-_BY_INTERPRETER = {
-    word: language for language in LANGUAGES for word in language.interpreters
-}
-_VERSIONED = re.compile(r"([a-z+]+)\d+(?:\.\d+)*")
-_INTERPRETER_LINE = re.compile(
-    r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:(?:-\S+|\w+=\S*)[ \t]+)*(?:\S*/)?)?([^\s/]+)"
-)
-
-
-def find_language(word: str) -> Language | None:
-    """The language that a fence word or alias means, case-blind; None when there is none.
-
-    A version after the word is fine (``python3.12``); a longer word is not (``pythonic``).
-    """
-    return _find_word(_BY_WORD, word)
-
-
-def find_transcript(word: str) -> Language | None:
-    """The language whose prompts a fence word announces (``console``), case-blind."""
-    return _BY_TRANSCRIPT.get(word.strip().lower())
-
-
-def find_interpreter(code: str) -> Language | None:
-    """The language of the ``#!`` line that the code begins with; None when there is none
-    or its interpreter is not known here."""
-    line = _INTERPRETER_LINE.match(code)
-    return _find_word(_BY_INTERPRETER, line[1]) if line else None
-
-
-def language_named(word: str) -> Language:
-    """As find_language, but raises InvalidRequest, naming what there is, when unknown."""
-    language = find_language(word)
-    if language is None:
-        names = ", ".join(entry.name for entry in LANGUAGES)
-        raise InvalidRequest(
-            f"There is no language “{word[:40]}” here. Use one of: {names}."
-        )
-    return language
-
-
-def _find_word(table: dict[str, Language], word: str) -> Language | None:
-    lowered = word.strip().lower()
-    if lowered in table:
-        return table[lowered]
-    versioned = _VERSIONED.fullmatch(lowered)
-    return table.get(versioned[1]) if versioned else None
-
-
-# ===== end sandbox_core/languages.py =====
-
 # ===== begin sandbox_core/requirements.py =====
 
 """Which packages a run asks for: named by its caller, or found before its code.
@@ -6756,7 +7008,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+d3a17d414cc8"
+BUILD_ID = "0.1.0+a9319a7b337e"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10056,6 +10308,7 @@ class SharedSettings:
     """What shapes the one runtime of the process: its backend and its queues.
 
     ``backend`` is “codebox”, or the name of a container engine; ``codebox_url`` is empty then.
+    ``languages`` are the records themselves, wherever they were.
     Two plugins with equal ``key`` may share a runtime.
     """
 
@@ -10074,6 +10327,7 @@ class SharedSettings:
     self_test: bool
     accept_unproven: str
     data_folders: str
+    languages: str
     network: str
     packages_index: str
     packages_network: str
@@ -10160,7 +10414,8 @@ def resolve_settings(
 
     The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
     ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
-    the variable, its value and what is allowed, when a variable cannot be used.
+    the variable, its value and what is allowed, when a variable cannot be used. The languages
+    that an administrator added are known afterwards.
     """
     _warn_of_unknown_names(environ)
     values = EveryValve(**valves.model_dump()).model_dump()
@@ -10170,6 +10425,9 @@ def resolve_settings(
     _choose_backend(values)
     _check_data_folders(values)
     _check_packages(values)
+    # The file may have changed since the valve was checked.
+    values["languages"] = read_language_records(values["languages"])
+    use_added_languages(parse_language_records(values["languages"]))
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
     return Settings(
@@ -10346,7 +10604,7 @@ class Inventory:
 
 def inventory_request(user: str = "", chat: str = "") -> RunRequest:
     """The run that asks."""
-    commands = {entry.name: list(entry.version_argv) for entry in LANGUAGES}
+    commands = {entry.name: list(entry.version_argv) for entry in known_languages()}
     program = _PROGRAM.format(commands=commands)
     limits = Limits(seconds=_SECONDS)
     return RunRequest(
@@ -10368,7 +10626,7 @@ def read_inventory(result: RunResult) -> Inventory:
             "your administrator.",
             detail=repr(error),
         ) from error
-    known = [entry.name for entry in LANGUAGES if entry.name in languages]
+    known = [entry.name for entry in known_languages() if entry.name in languages]
     return Inventory({name: languages[name] for name in known}, packages)
 
 
@@ -10739,9 +10997,10 @@ class Recorder:
         if self._last is None or not self._last.missing:
             return ""
         language = language_named(self._request.steps[self._last.step].language)
+        has_it = f"The image {language.image} has it: ask" if language.image else "Ask"
         return (
-            f"there is no {language.title} in this sandbox. The image {language.image} has "
-            "it: ask your administrator, or use another language"
+            f"there is no {language.title} in this sandbox. {has_it} your administrator, or "
+            "use another language"
         )
 
 
@@ -11101,13 +11360,13 @@ def examine(
     engine: Engine,
     image: str,
     runtime: str,
-    languages: Sequence[Language] = LANGUAGES,
+    languages: Sequence[Language] | None = None,
     limits: Limits | None = None,
     accepted: Collection[str] = (),
 ) -> list[Finding]:
     """What is there and what is missing; when nothing is, proofs by doing. Never raises for
     what a host lacks. Takes some seconds: it starts a dozen sandboxes. ``languages`` are
-    those of this image, and run within ``limits`` (the default ones); that limits bite is
+    those of this image (all), and run within ``limits`` (the default ones); that limits bite is
     proven in Python. A finding that is named in ``accepted`` counts as well, and says so.
     """
     findings = engine.check(Deadline(_CHECK_SECONDS))
@@ -11115,7 +11374,9 @@ def examine(
         return findings
     runner = LocalRunner(engine, image, runtime)
     try:
-        findings += examine_runner(runner, engine, languages, limits or Limits())
+        findings += examine_runner(
+            runner, engine, languages or known_languages(), limits or Limits()
+        )
     finally:
         runner.close()
     return [_accept(finding, accepted) for finding in findings]
@@ -11179,8 +11440,10 @@ def _present(runner: Runner, languages: Sequence[Language]) -> list[Language]:
 def _absent(languages: Sequence[Language], present: Sequence[Language]) -> Finding:
     absent = [entry for entry in languages if entry not in present]
     titles = ", ".join(entry.title for entry in absent)
-    images = ", ".join(sorted({entry.image for entry in absent}))
-    text = f"Not in this image: {titles}. In the image {images} they are."
+    images = ", ".join(sorted({entry.image for entry in absent if entry.image}))
+    text = f"Not in this image: {titles}."
+    if images:
+        text += f" In the image {images} they are."
     return Finding("languages", True, text)
 
 
@@ -12188,6 +12451,8 @@ class Backend:
 
 def open_backend(shared: SharedSettings) -> Backend:
     """The backend of these settings. Raises InvalidRequest when they cannot be right."""
+    # The other plugin may have asked for it, and knows its languages in a module of its own.
+    use_added_languages(parse_language_records(shared.languages))
     if shared.codebox_url:
         return Backend(_remote(shared), _REMOTE_RUNS, _REMOTE_RUNS)
     if shared.runsc_sha512 and shared.backend == RunscEngine.name:
@@ -13380,6 +13645,12 @@ async def inventory_of(shared: SharedSettings, user: str, chat: str) -> Inventor
     return found
 
 
+def known_inventory(shared: SharedSettings) -> Inventory | None:
+    """The inventory that was told last, if that was with these settings."""
+    known = _known_inventories.get(shared.key)
+    return known[2] if known else None
+
+
 def _say_nothing() -> None:
     """Nobody is told about this run."""
 
@@ -14241,7 +14512,7 @@ def list_languages_text(
     """The languages with their versions and other names, those that match."""
     words = {
         entry.name: f"{entry.name} {' '.join(entry.aliases)} {entry.title}"
-        for entry in LANGUAGES
+        for entry in known_languages()
         if entry.name in versions
     }
     names = [name for name in words if matching([words[name]], wanted)]
@@ -14396,21 +14667,24 @@ def _utf8_size(text: str) -> int:
 
 """The run_code tool: what a model calls to have its code run, and what it is told."""
 
-_OWN_IMAGE = CommonValves().image
-_OWN_PACKAGES = (
-    "Python has numpy, pandas, matplotlib, scipy, scikit-learn, sympy, pillow, openpyxl, lxml,\n"
-    "beautifulsoup4 and tabulate.\n"
+_USUAL_PACKAGES = (
+    "numpy, pandas, matplotlib, seaborn, plotly, scipy, statsmodels, scikit-learn,\n"
+    "sympy, networkx, pillow, openpyxl, python-docx, python-pptx, pypdf, pdfplumber, reportlab,\n"
+    "qrcode, lxml, beautifulsoup4 and tabulate"
 )
+_MORE_PACKAGES = "; and polars, duckdb, pyarrow, pymupdf, weasyprint and opencv (cv2)"
+_PACKAGES_OF_IMAGES = {
+    SLIM_IMAGE: "Python has no packages.\n",
+    PYTHON_IMAGE: f"Python has {_USUAL_PACKAGES}.\n",
+    DATA_IMAGE: f"Python has {_USUAL_PACKAGES}{_MORE_PACKAGES}.\n",
+    FULL_IMAGE: f"Python has {_USUAL_PACKAGES}.\n",
+}
 
 _INSTALLS_OFF = "Packages cannot be installed.\n"
 _INSTALLS_ON = (
     "Python packages that are not there are installed first, if packages names them (wheels of\n"
     "the index only); the program itself has no network all the same.\n"
 )
-
-# The tool's schema is made of this annotation; the languages have one list, and it is there.
-_LANGUAGE_NAMES = tuple(entry.name for entry in LANGUAGES)
-_LanguageName = Literal[_LANGUAGE_NAMES]  # type: ignore[valid-type]
 
 
 class Tools:
@@ -14438,7 +14712,7 @@ class Tools:
     async def run_code(
         self,
         code: str,
-        language: _LanguageName = "python",
+        language: str = "python",
         stdin: str = "",
         packages: list[str] | None = None,
         __user__: dict[str, Any] | None = None,
@@ -14626,6 +14900,20 @@ class _Call:
         keep_task(shown)
 
 
+def _languages_of(shared: SharedSettings) -> list[str]:
+    """Names of the languages that runs can have, as far as it is known without a run.
+
+    Open WebUI keeps a tool's schema from when it was saved, so they stand in the description and
+    are no enum."""
+    found = known_inventory(shared)
+    if found is not None:
+        return list(found.languages)
+    image = "" if shared.codebox_url else shared.image
+    return [
+        entry.name for entry in known_languages() if may_have_language(image, entry)
+    ]
+
+
 def _describe_tool(valves: ToolValves) -> str:
     """The tool's description for models, true for the settings in force."""
     try:
@@ -14635,7 +14923,8 @@ def _describe_tool(valves: ToolValves) -> str:
     limits = settings.limits
     targets = ", ".join(settings.shared.data_targets)
     data = f"Folders with data, read-only: {targets}.\n" if targets else ""
-    packages = "" if settings.shared.image != _OWN_IMAGE else _OWN_PACKAGES
+    languages = ", ".join(_languages_of(settings.shared))
+    packages = _PACKAGES_OF_IMAGES.get(image_name(settings.shared.image), "")
     installs = _INSTALLS_ON if settings.shared.may_install else _INSTALLS_OFF
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
@@ -14647,12 +14936,13 @@ earlier calls saved there, under their own names. What a program saves there is 
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
 persists: no variables, no processes. There is no network and no keyboard.
-{installs}{data}{packages}Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
+{installs}{data}{packages}Languages: {languages}.
+Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \
 holds at most {settings.model_output_kb} KB: of a longer output the start and the end.
 
 :param code: The whole program, as plain text without Markdown fences.
-:param language: The program's language.
+:param language: The program's language, one of those above.
 :param stdin: What the program reads from standard input.
 :param packages: Names of Python packages to install first, where that is possible.
 """

@@ -5,6 +5,7 @@
 readonly CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
 readonly SUITE=bookworm
 readonly RECIPE=$REPOSITORY/images/python
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(sed -n 's/^ARG SOURCE_DATE_EPOCH=//p' "$RECIPE/Dockerfile")}
 readonly MIRROR=${ROOTFS_MIRROR:-http://deb.debian.org/debian}
 readonly SECURITY_MIRROR=${ROOTFS_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
 
@@ -19,20 +20,17 @@ command -v python >/dev/null || ln -s "$(command -v python3)" /usr/local/bin/pyt
 rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 useradd --uid 1000 --user-group --no-create-home --home-dir /tmp/home --shell /bin/bash sandbox
 install -d -o sandbox -g sandbox /mnt/data
-export PIP_CERT=/build/ca-bundle.crt
-python3 -m pip install --no-cache-dir --disable-pip-version-check --no-warn-script-location \
-  --root-user-action=ignore --progress-bar=off -r /build/requirements.txt
-site=$(python3 -c 'import numpy, pathlib; print(pathlib.Path(numpy.__file__).parents[1])')
-find "$site" -type d -name tests -prune -exec rm -rf {} +
-find "$site" -name 'seaborn*.mplstyle' -exec sed -i '/^font.family:/d' {} +
-python3 -m compileall -qq "$site" \
-  "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" || true
+sh /tmp/build/pip-packages /tmp/build/requirements.txt
+cp -a /packages/. /
+rm -rf /packages
+python3 -m compileall -qq "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" ||
+  true
 mkdir -p /usr/local/share/run-code/matplotlib
-cp /build/requirements.txt /usr/local/share/run-code/
-cp /build/matplotlibrc /usr/local/share/run-code/matplotlib/
+cp /tmp/build/requirements.txt /usr/local/share/run-code/
+cp /tmp/build/matplotlibrc /usr/local/share/run-code/matplotlib/
 MPLCONFIGDIR=/tmp/fonts python3 -c 'import matplotlib.pyplot'
 list=$(basename /tmp/fonts/fontlist-*.json)
-jq --from-file /build/font-list.jq "/tmp/fonts/$list" \
+jq --from-file /tmp/build/font-list.jq "/tmp/fonts/$list" \
   >"/usr/local/share/run-code/matplotlib/$list"
 rm -rf /tmp/fonts
 INSIDE
@@ -45,10 +43,10 @@ build_from_debian() {
     die "this needs Debian's mmdebstrap: sudo apt-get install mmdebstrap"
   build=$draft/build
   mkdir "$build"
-  cp "$RECIPE"/{requirements.txt,matplotlibrc,font-list.jq} "$build"
+  cp "$RECIPE"/{pip-packages,requirements.txt,matplotlibrc,font-list.jq} "$build"
   cp "$(pip_certificates)" "$build/ca-bundle.crt"
   write_inside_script >"$build/inside.sh"
-  packages=$(sed 's/#.*//' "$RECIPE/apt-packages.txt" | xargs echo python3 python3-pip |
+  packages=$(sed 's/#.*//' "$RECIPE"/apt-packages*.txt | xargs echo python3 python3-pip |
     tr ' ' ,)
   mapfile -t settings < <(pip_index_settings)
   say "installing Debian's and PyPI's packages (some minutes)"
@@ -56,12 +54,11 @@ build_from_debian() {
   # shellcheck disable=SC2016  # mmdebstrap's shell expands "$1"
   mmdebstrap --quiet --variant=apt --include="$packages" \
     --dpkgopt='path-exclude=/usr/share/{doc,info,locale,man}/*' \
-    --customize-hook='mkdir "$1/build"' \
-    --customize-hook="copy-in $build/requirements.txt $build/matplotlibrc \
-$build/font-list.jq $build/ca-bundle.crt $build/inside.sh /build" \
+    --customize-hook='mkdir "$1/tmp/build"' \
+    --customize-hook="sync-in $build /tmp/build" \
     --customize-hook="chroot \"\$1\" env --ignore-environment PATH=$USUAL_PATH \
-${settings[*]@Q} sh /build/inside.sh" \
-    --customize-hook='rm -rf "$1/build"' \
+SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH ${settings[*]@Q} sh /tmp/build/inside.sh" \
+    --customize-hook='rm -rf "$1/tmp/build"' \
     --format=directory "$SUITE" "$draft/rootfs" \
     "deb $MIRROR $SUITE main" "deb $MIRROR $SUITE-updates main" \
     "deb $SECURITY_MIRROR $SUITE-security main" >"$draft/log" 2>&1 ||

@@ -12,6 +12,13 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.codebox.tokens import good_token, headers
 
+AWK = """
+[awk]
+file_name = "main.awk"
+run = ["awk", "-f", "{source}"]
+version = ["awk", "-W", "version"]
+self_test = { code = "BEGIN { print 6 * 7 }", expected_stdout = "42\\n" }
+"""
 PLOT = """import matplotlib.pyplot as plt
 plt.plot([1, 2, 3])
 plt.savefig('plot.png')
@@ -50,7 +57,20 @@ def test_tools_and_their_schemas(service):
     schema = tools[0].input_schema
     assert set(schema["properties"]) == {"code", "language", "stdin", "packages"}
     assert schema["required"] == ["code"]
-    assert "python" in schema["properties"]["language"]["enum"]
+    known = ["python", "bash", "javascript", "perl", "sql"]  # of the usual image
+    assert schema["properties"]["language"]["enum"] == known
+
+
+def test_a_language_that_an_administrator_added(start_service):
+    awk = start_service(languages=AWK)
+    tools, (done, listed) = call(
+        awk,
+        ("run_code", {"code": "BEGIN { print 6 * 7 }", "language": "awk"}),
+        ("list_languages", {"filter": "awk"}),
+    )
+    assert tools[0].input_schema["properties"]["language"]["enum"][-1] == "awk"
+    assert "stdout:\n42\n" in text_of(done)
+    assert text_of(listed).startswith("awk: Awk 1.")
 
 
 def test_run_gives_text_for_a_model_and_pictures(service):

@@ -1,5 +1,6 @@
 """Settings: every fault at once, and nothing secret in what is said."""
 
+import json
 import os
 import subprocess
 import sys
@@ -74,6 +75,27 @@ def test_all_faults_are_told_at_once():
         "OWUI_USER_JWT_SECRET",
     ]
     assert "short" not in " ".join(faults)
+
+
+def test_added_languages_come_in_a_file_and_each_may_have_an_image(tmp_path):
+    file = tmp_path / "languages.toml"
+    record = {
+        "file_name": "main.x",
+        "run": ["x", "{source}"],
+        "version": ["x", "-v"],
+        "image": "image-of-x",
+        "self_test": {"code": "", "expected_stdout": ""},
+    }
+    file.write_text(json.dumps({"x": record, "y": record | {"image": ""}}))
+    settings = load_settings({**GOOD, "CODEBOX_LANGUAGES": str(file)})
+    assert [entry.name for entry in settings.added_languages] == ["x", "y"]
+    images = [settings.image_for(name) for name in ("x", "y", "python")]
+    assert images == ["image-of-x", settings.image, settings.image]
+    file.write_text(json.dumps({"x": record | {"run": []}, "y": {}}))
+    (fault,) = faults_of({**GOOD, "CODEBOX_LANGUAGES": str(file)})
+    assert fault.startswith("CODEBOX_LANGUAGES: ")
+    assert "x: run must have words" in fault
+    assert "y: self_test is missing" in fault
 
 
 def test_secret_of_open_webui_is_not_ours():

@@ -10,8 +10,8 @@ import pytest
 
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.images import FULL_IMAGE
 from sandbox_core.languages import LANGUAGES
-from sandbox_core.languages_interpreted import FULL_IMAGE
 from sandbox_core.models import RunEvent
 from sandbox_core.outcome import Outcome
 from tests.contract.runs import contents, describe, run, run_steps

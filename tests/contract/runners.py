@@ -3,12 +3,24 @@
 import time
 from contextlib import contextmanager
 
+from sandbox_core.deadline import Deadline
+from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.pool import PoolSettings
 from sandbox_core.runner import LocalRunner
 
-__all__ = ["WarmRunner", "opened", "opened_warm"]
+__all__ = ["WarmRunner", "engine_of_built", "opened", "opened_warm"]
 
 READY_SECONDS = 60.0
+BUILD_SECONDS = 900
+
+
+def engine_of_built(docker_host, image):
+    """The engine for an image that scripts/test builds beside the other tests."""
+    engine = DockerEngine(docker_host, image)
+    deadline = Deadline(BUILD_SECONDS)
+    while not engine.image_id(Deadline(10)) and not deadline.passed():
+        time.sleep(1)
+    return engine
 
 
 @contextmanager

@@ -1,21 +1,16 @@
 """All languages, in the image that has them: they run, they fail, and the compilers' errors are
 told apart."""
 
-import time
-
 import pytest
 
-from sandbox_core.deadline import Deadline
-from sandbox_core.engines.docker import DockerEngine
+from sandbox_core.doctor import examine
 from sandbox_core.inventory import inventory_request, read_inventory
-from sandbox_core.languages import LANGUAGES
+from sandbox_core.language_records import parse_language_records
+from sandbox_core.languages import LANGUAGES, known_languages, use_added_languages
 from sandbox_core.outcome import Outcome
 from sandbox_core.runner import LocalRunner
-from tests.contract.runners import opened
+from tests.contract.runners import engine_of_built, opened
 from tests.contract.runs import contents, describe, run, run_steps
-
-# scripts/test builds the image beside the other tests.
-BUILD_SECONDS = 900
 
 BROKEN = {
     "c": ("int main(void) {\n  return missing;\n}\n", 2),
@@ -37,14 +32,45 @@ ENDLESS = {
     "ruby": 'loop { puts "tick"; sleep 1 }\n',
 }
 
+# The first is in every Debian; the second has a step before it that stands for a compiler.
+ADDED = """
+[awk]
+title = "AWK"
+aliases = ["gawk"]
+file_name = "main.awk"
+run = ["awk", "-f", "{source}"]
+version = ["awk", "-W", "version"]
+self_test = { code = "BEGIN { print 6 * 7 }", expected_stdout = "42\\n" }
+
+[strict-perl]
+title = "Strict Perl"
+file_name = "main.spl"
+compile = ["sh", "-c", "perl -Mstrict -c $0 && cp $0 {build}/main.pl", "{source}"]
+run = ["perl", "-Mstrict", "{build}/main.pl"]
+version = ["perl", "-v"]
+line_reference = "main.spl line {line}"
+self_test = { code = "print 2 + 3", expected_stdout = "5" }
+
+[cobol]
+title = "COBOL"
+aliases = ["cob"]
+file_name = "main.cob"
+run = ["cobcrun", "{source}"]
+version = ["cobc", "--version"]
+image = "my-cobol"
+self_test = { code = "", expected_stdout = "" }
+"""
+AWK = """\
+BEGIN {
+  while (("printf 'Ann 1\\nBob 5\\nAnn 2\\n'" | getline) > 0) sum[$1] += $2
+  print "Ann", sum["Ann"]; print "Bob", sum["Bob"]
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def runner(docker_host, full_image):
-    engine = DockerEngine(docker_host, full_image)
-    deadline = Deadline(BUILD_SECONDS)
-    while not engine.image_id(Deadline(10)) and not deadline.passed():
-        time.sleep(1)
-    with opened(engine, full_image) as runner:
+    with opened(engine_of_built(docker_host, full_image), full_image) as runner:
         yield runner
 
 
@@ -111,3 +137,26 @@ def test_a_missing_toolchain_says_which_image_has_it(first_engine, image):
         in result.message
     )
     assert list(found.languages) == ["python", "bash", "javascript", "perl", "sql"]
+
+
+def test_languages_that_an_administrator_added(docker_engine, runtime, image):
+    use_added_languages(parse_language_records(ADDED))
+    runner = LocalRunner(docker_engine, image, runtime)
+    try:
+        findings = examine(docker_engine, image, runtime, known_languages()[-3:])
+        result = run_steps(runner, [("gawk", AWK), ("cob", "nothing"), ("awk", "no")])
+        broken = run(runner, "my $a = 1;\nprint $missing;\n", "strict-perl")
+    finally:
+        runner.close()
+        use_added_languages(())
+    told = {finding.name: finding for finding in findings}
+    assert told["awk"].ok, told["awk"].text
+    assert told["strict-perl"].ok, told["strict-perl"].text
+    assert told["languages"].text == (
+        "Not in this image: COBOL. In the image my-cobol they are."
+    )
+    assert str(result.stdout) == "Ann 3\nBob 5\n", describe(result)
+    assert (result.outcome, result.failed_step) == (Outcome.FAILED, 1)
+    assert "there is no COBOL in this sandbox. The image my-cobol has" in result.message
+    assert broken.outcome is Outcome.COMPILE_ERROR, describe(broken)
+    assert "(line 2)" in broken.message, describe(broken)

@@ -1,19 +1,12 @@
-"""Charts of plotly, which the image does not have: a data folder brings it."""
-
-from importlib.util import find_spec
-from pathlib import Path
+"""Charts of plotly."""
 
 import pytest
 
-from sandbox_core.data_folders import DataFolder, DataFolders
 from sandbox_core.outcome import Outcome
 from sandbox_core.runner import LocalRunner
 from tests.contract.runs import describe, run
 
-PACKAGES = Path(find_spec("plotly").origin).parents[1]
 CHART = """
-import sys
-sys.path.append("/data/packages")
 import plotly.graph_objects as go
 chart = go.Figure(go.Bar(x=["a", "b"], y=[1, 2]))
 """
@@ -21,8 +14,7 @@ chart = go.Figure(go.Bar(x=["a", "b"], y=[1, 2]))
 
 @pytest.fixture(scope="module")
 def runner(engine, image):
-    folders = DataFolders([DataFolder("packages", str(PACKAGES))])
-    runner = LocalRunner(engine, image, data_folders=folders)
+    runner = LocalRunner(engine, image)
     yield runner
     runner.close()
 

@@ -6,6 +6,22 @@ import re
 
 import pytest
 
+AWK = """
+[awk]
+title = "AWK"
+aliases = ["gawk"]
+file_name = "main.awk"
+run = ["awk", "-f", "{source}"]
+version = ["awk", "-W", "version"]
+line_reference = "main.awk: line {line}"
+self_test = { code = "BEGIN { print 6 * 7 }", expected_stdout = "42\\n" }
+"""
+
+
+def described(tools):
+    """The description of run_code, as Open WebUI shows it to a model."""
+    return tools.run_code.__doc__
+
 
 def call(tools, code, *, chat="temporary:1", user=None, **more):
     """(what the model is told, what the person sees) of one call."""
@@ -86,7 +102,13 @@ def test_the_packages_it_names_are_in_the_image(tools):
     tools.valves = tools.Valves()
     named = re.search(r"Python has ([^.]*)\.", tools.run_code.__doc__)[1]
     names = [name.strip() for name in re.split(r",|\sand\s", named)]
-    modules = {"scikit-learn": "sklearn", "pillow": "PIL", "beautifulsoup4": "bs4"}
+    modules = {
+        "scikit-learn": "sklearn",
+        "pillow": "PIL",
+        "beautifulsoup4": "bs4",
+        "python-docx": "docx",
+        "python-pptx": "pptx",
+    }
     imports = ", ".join(modules.get(name, name) for name in names)
     text, _ = call(tools, f"import {imports}\nprint('all')")
     assert "stdout:\nall\n" in text
@@ -106,6 +128,27 @@ def test_what_there_is_can_be_listed(tools):
     assert languages.startswith("python: Python 3.")
     assert "\nrust" not in languages
     assert ask(tools.list_languages, filter="sqlite").startswith("sql: SQL (SQLite) 3.")
+
+
+def test_an_administrator_adds_a_language(tools):
+    tools.valves = tools.Valves(languages=AWK)
+    try:
+        assert "Languages: python, bash, javascript, perl, sql, awk.\n" in described(
+            tools
+        )
+        text, _ = call(tools, "BEGIN { print 6 * 7 }", language="gawk")
+        assert "stdout:\n42\n" in text
+        text, _ = call(tools, "BEGIN {\n print }}\n", language="awk")
+        assert "outcome: failed" in text
+        listed = asyncio.run(tools.list_languages(__user__={"id": "u"}))
+        assert re.search(r"^awk: AWK \S+ \(also gawk\)$", listed, re.MULTILINE)
+    finally:
+        tools.valves = tools.Valves()
+    text, _ = call(tools, "BEGIN { print 6 * 7 }", language="awk")
+    assert "There is no language “awk” here" in text
+    assert "awk" not in described(tools)
+    with pytest.raises(ValueError, match="awk: run is missing"):
+        tools.Valves(languages=AWK.replace("run =", "interpreters ="))
 
 
 def test_a_person_may_lower_a_limit(tools):

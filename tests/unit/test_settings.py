@@ -18,8 +18,16 @@ from owui_plugin.settings import (
 )
 from owui_plugin.valves import ActionValves, EveryValve, PersonalValves, ToolValves
 from sandbox_core.errors import InvalidRequest
+from sandbox_core.languages import find_language
 from sandbox_core.limits import Limits, limit_records
 
+AWK = """
+[awk]
+file_name = "main.awk"
+run = ["awk", "-f", "{source}"]
+version = ["awk", "-W", "version"]
+self_test = { code = "BEGIN { print 1 }", expected_stdout = "1\\n" }
+"""
 SETTABLE = [name for name in EveryValve.model_fields if environment_name(name)]
 
 
@@ -201,6 +209,7 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         warm_idle_minutes=1,
         warm_memory_mb=128,
         warm_modules="json",
+        languages=AWK,
     )
     # These two exclude each other.
     changed = replace(resolved(other).shared, data_folders="a=/srv/a").key
@@ -261,6 +270,27 @@ def test_data_folders_are_checked_as_they_are_written():
         SettingsError, match=r"must be name=/path entries.*“x” cannot be used.*/etc"
     ):
         resolve_settings(valves, None, environ)
+
+
+def test_languages_are_read_from_their_file_at_each_use(tmp_path):
+    file = tmp_path / "languages.toml"
+    file.write_text(AWK)
+    environ = {"RUN_CODE_LANGUAGES": str(file)}
+    assert resolve_settings(ToolValves(), None, environ).shared.languages == AWK
+    assert find_language("awk") is not None
+    valves = ToolValves(languages=str(file))
+    file.write_text(AWK.replace("awk", "gawk"))
+    resolve_settings(valves, None, {})
+    assert (find_language("awk"), find_language("gawk").name) == (None, "gawk")
+    file.write_text("[x]")
+    with pytest.raises(InvalidRequest, match="x: file_name is missing"):
+        resolve_settings(valves, None, {})
+    with pytest.raises(
+        SettingsError, match=r"RUN_CODE_LANGUAGES must be .*x: file_name is missing"
+    ):
+        resolve_settings(ToolValves(), None, environ)
+    resolved()
+    assert find_language("gawk") is None
 
 
 def test_data_folders_belong_to_the_engine_and_not_to_a_service():
