@@ -7,10 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sandbox_core.data_folders import parse_data_folders
 from sandbox_core.engines.runsc_download import RUNSC_ADDRESS
 from sandbox_core.errors import InvalidRequest
-from sandbox_core.language_records import (
-    parse_language_records,
-    read_language_records,
-)
+from sandbox_core.language_records import is_records_file, parse_language_records
 from sandbox_core.limits import LimitRecord, limit_records
 from sandbox_core.proofs import PROOF_NAMES
 
@@ -280,7 +277,10 @@ class CommonValves(BaseModel):
     @classmethod
     def _check_languages(cls, text: str) -> str:
         try:
-            parse_language_records(read_language_records(text))
+            # What is in a file is checked when it is used: the file may change, and with an
+            # error on load Open WebUI would not show this form any more.
+            if not is_records_file(text):
+                parse_language_records(text)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
         return text

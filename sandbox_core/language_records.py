@@ -15,7 +15,7 @@ from sandbox_core.errors import InvalidRequest
 from sandbox_core.language import Language, SelfTest
 from sandbox_core.languages import LANGUAGES
 
-__all__ = ["parse_language_records", "read_language_records"]
+__all__ = ["is_records_file", "parse_language_records", "read_language_records"]
 
 _LARGEST_FILE = 65536  # bytes
 _MOST_LANGUAGES = 32
@@ -40,12 +40,17 @@ _FIELDS = {
 }
 
 
+def is_records_file(setting: str) -> bool:
+    """Whether a setting is the path of a file and not the records themselves."""
+    return setting.startswith("/") and "\n" not in setting
+
+
 def read_language_records(setting: str) -> str:
     """The records of a setting that is either their text or the path of their file.
 
     Raises InvalidRequest when the file cannot be read.
     """
-    if not setting.startswith("/") or "\n" in setting:
+    if not is_records_file(setting):
         return setting
     try:
         with Path(setting).open("rb") as file:

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     a9319a7b337e8e89289386a90d690c7c326f50b6cad8883b116a01bc603b2957
+#     e6aeaa8489b352d191b48e435cfa4360ab032c72c86c2254f965a65e2b751f55
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -3493,12 +3493,17 @@ _FIELDS = {
 }
 
 
+def is_records_file(setting: str) -> bool:
+    """Whether a setting is the path of a file and not the records themselves."""
+    return setting.startswith("/") and "\n" not in setting
+
+
 def read_language_records(setting: str) -> str:
     """The records of a setting that is either their text or the path of their file.
 
     Raises InvalidRequest when the file cannot be read.
     """
-    if not setting.startswith("/") or "\n" in setting:
+    if not is_records_file(setting):
         return setting
     try:
         with Path(setting).open("rb") as file:
@@ -4136,7 +4141,10 @@ class CommonValves(BaseModel):
     @classmethod
     def _check_languages(cls, text: str) -> str:
         try:
-            parse_language_records(read_language_records(text))
+            # What is in a file is checked when it is used: the file may change, and with an
+            # error on load Open WebUI would not show this form any more.
+            if not is_records_file(text):
+                parse_language_records(text)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
         return text
@@ -7008,7 +7016,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+a9319a7b337e"
+BUILD_ID = "0.1.0+e6aeaa8489b3"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 

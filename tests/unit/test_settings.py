@@ -285,10 +285,12 @@ def test_languages_are_read_from_their_file_at_each_use(tmp_path):
     file.write_text("[x]")
     with pytest.raises(InvalidRequest, match="x: file_name is missing"):
         resolve_settings(valves, None, {})
+    with pytest.raises(InvalidRequest, match="x: file_name is missing"):
+        resolve_settings(ToolValves(), None, environ)
     with pytest.raises(
         SettingsError, match=r"RUN_CODE_LANGUAGES must be .*x: file_name is missing"
     ):
-        resolve_settings(ToolValves(), None, environ)
+        resolved(RUN_CODE_LANGUAGES="[x]")
     resolved()
     assert find_language("gawk") is None
 
