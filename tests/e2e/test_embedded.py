@@ -1,13 +1,19 @@
-"""No Docker: the same button and the same tool over the embedded engine."""
+"""No Docker: the same button and the same tool over the embedded engine, and its program by
+download."""
 
+import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
+from sandbox_core.engines.runsc_download import downloaded_runsc
 from tests.e2e.conftest import Person
-from tests.e2e.runs import BUTTON, TOOL, fenced, valves
+from tests.e2e.runs import BUTTON, TOOL, fenced, run, valves, wait_until
 from tests.owui.browser import ChatPage
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 
@@ -23,15 +29,20 @@ print(open("/proc/version").read().split()[2])
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def embedded(plugins: None, admin: Person) -> Iterator[None]:
-    """Both plugins start gVisor's program themselves; the engine's address leads nowhere."""
+@pytest.fixture(scope="module")
+def runsc_path() -> str:
     runsc = os.environ.get("RUN_CODE_RUNSC") or shutil.which("runsc")
     assert runsc, "RUN_CODE_RUNSC names no runsc, and none is in PATH"
+    return runsc
+
+
+@pytest.fixture(scope="module", autouse=True)
+def embedded(plugins: None, admin: Person, runsc_path: str) -> Iterator[None]:
+    """Both plugins start gVisor's program themselves; the engine's address leads nowhere."""
     with valves(
         admin.client,
         backend="runsc",
-        runsc_path=runsc,
+        runsc_path=runsc_path,
         images_folder=os.environ.get("RUN_CODE_IMAGES_FOLDER", ""),
         docker_host="unix:///nowhere.sock",
         warm_sandboxes=0,
@@ -64,3 +75,49 @@ def test_tool_gives_the_result_to_the_model(
     model.script(Reply(tool_calls=(ToolCall("run_code", {"code": "print(6 * 7)"}),)))
     member.client.ask("use the tool", tool_ids=[TOOL.id])
     assert "42" in model.last_messages()[-1]["content"]
+
+
+@pytest.fixture
+def mirror(runsc_path: str) -> Iterator[tuple[str, list[str]]]:
+    """(address, paths that were asked for): has gVisor's program."""
+    asked: list[str] = []
+    program = Path(runsc_path).read_bytes()
+
+    class Mirror(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(program)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_gvisors_program_is_downloaded_and_used(
+    admin: Person, member: Person, runsc_path: str, mirror: tuple[str, list[str]]
+) -> None:
+    address, asked = mirror
+    sha512 = hashlib.sha512(Path(runsc_path).read_bytes()).hexdigest()
+    folder = downloaded_runsc(sha512).parent
+    shutil.rmtree(folder, ignore_errors=True)
+    settings = {"runsc_sha512": sha512, "runsc_address": f"{address}/runsc"}
+    try:
+        with valves(admin.client, runsc_path="", **settings):
+            wait_until(
+                lambda: "42" in run(member.client, "print(6 * 7)"),
+                60,
+                "gVisor's program was not downloaded",
+            )
+        assert asked == ["/runsc"]
+        assert os.access(folder / "runsc", os.X_OK)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
