@@ -109,9 +109,13 @@ def test_gvisors_program_is_downloaded_and_used(
     sha512 = hashlib.sha512(Path(runsc_path).read_bytes()).hexdigest()
     folder = downloaded_runsc(sha512).parent
     shutil.rmtree(folder, ignore_errors=True)
-    settings = {"runsc_sha512": sha512, "runsc_address": f"{address}/runsc"}
     try:
-        with valves(admin.client, runsc_path="", **settings):
+        with valves(
+            admin.client,
+            runsc_path="",
+            runsc_sha512=sha512,
+            runsc_address=f"{address}/runsc",
+        ):
             wait_until(
                 lambda: "42" in run(member.client, "print(6 * 7)"),
                 60,
