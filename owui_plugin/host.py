@@ -27,6 +27,7 @@ __all__ = [
     "messages_with_marks",
     "plain_content",
     "settle",
+    "show_items",
     "stored_message",
 ]
 
@@ -127,10 +128,34 @@ async def edit_message(
         return None
 
 
+async def show_items(emitter: Emitter | None, output: list[Any]) -> None:
+    """Show the items of a message in the browser."""
+    text = _text_for_old_browser(output)
+    shown = {"output": output} if text is None else {"output": output, "content": text}
+    await emit(emitter, "chat:completion", shown)
+
+
+def _text_for_old_browser(output: list[Any]) -> str | None:
+    """What the browser of Open WebUI 0.9 shows in the place of items, which it does not know;
+    None for later ones."""
+    if not is_open_webui_here():
+        return None
+    from open_webui.env import VERSION
+
+    if not str(VERSION).startswith("0.9."):
+        return None
+    from open_webui.utils.middleware import serialize_output
+
+    return str(serialize_output(output))
+
+
 def plain_content(output: list[Any], otherwise: str) -> str:
     """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
     if not is_open_webui_here():
         return otherwise
+    text = _text_for_old_browser(output)
+    if text is not None:
+        return text
     try:
         from open_webui.utils.misc import get_output_text
     except ImportError:

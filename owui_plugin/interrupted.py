@@ -11,6 +11,7 @@ from owui_plugin.host import (
     emit,
     emitter_for,
     messages_with_marks,
+    show_items,
 )
 from owui_plugin.output_items import text_item, unfinished_mark
 from owui_plugin.presenter import put_into_message
@@ -76,7 +77,7 @@ async def _end_message(left: MarkedMessage, run_id: str) -> None:
     emitter = await emitter_for(left.user_id, left.chat_id, left.message_id)
     await emit(emitter, "status", changed["statusHistory"][-1])
     if changed.get("output"):
-        await emit(emitter, "chat:completion", {"output": changed["output"]})
+        await show_items(emitter, changed["output"])
 
 
 def _owner_is_gone(mark: dict[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from owui_plugin.host import (
     edit_message,
     emit,
     plain_content,
+    show_items,
     stored_message,
 )
 from owui_plugin.output_items import (
@@ -127,8 +128,7 @@ class Presenter:
 
     async def _show_items(self, item: dict[str, Any]) -> None:
         before = (self._stored or {}).get("output")
-        output = {"output": put_item(before, item)}
-        await emit(self._emitter, "chat:completion", output)
+        await show_items(self._emitter, put_item(before, item))
 
     async def _write_again_if_lost(
         self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
@@ -150,8 +150,7 @@ class Presenter:
             _presenter_log.info("run %s: a browser wrote over its result", run_id)
             written = await edit_message(self._chat_id, self._message_id, change)
             if written and item:
-                output = {"output": written["output"]}
-                await emit(self._emitter, "chat:completion", output)
+                await show_items(self._emitter, written["output"])
 
 
 async def add_item(
@@ -171,7 +170,7 @@ async def add_item(
         lambda message: _put_result(message, item, addresses or {}),
     )
     if written is not None:
-        await emit(emitter, "chat:completion", {"output": written["output"]})
+        await show_items(emitter, written["output"])
     return written is not None
 
 
@@ -189,7 +188,7 @@ async def resolve_message_links(
         lambda message: _resolve_links_of(message, addresses),
     )
     if written is not None:
-        await emit(emitter, "chat:completion", {"output": written["output"]})
+        await show_items(emitter, written["output"])
 
 
 def _resolve_links_of(message: dict[str, Any], addresses: Mapping[str, str]) -> None:

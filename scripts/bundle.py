@@ -37,7 +37,7 @@ __all__ = ["PLUGINS", "Plugin", "build", "run"]
 
 COMMAND = "python scripts/bundle.py"
 AUTHOR = "The authors of Run code"
-OLDEST_OPEN_WEBUI = "0.10.2"
+OLDEST_OPEN_WEBUI = "0.9.6"
 PLAY_TRIANGLE = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none' "
     "stroke='black' stroke-width='2.3' stroke-linejoin='round'>"

@@ -3,7 +3,7 @@ title: Run code
 author: The authors of Run code
 version: 0.1.0
 description: A button under every answer that runs its code in a gVisor sandbox.
-required_open_webui_version: 0.10.2
+required_open_webui_version: 0.9.6
 requirements: requests, pydantic>=2, docker>=7, pyjwt, markdown-it-py>=3
 license: Apache-2.0
 icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%2024%2024'%20fill='none'%20stroke='black'%20stroke-width='2.3'%20stroke-linejoin='round'%3E%3Cpath%20d='M7%204.5v15l12-7.5z'/%3E%3C/svg%3E
@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     e6aeaa8489b352d191b48e435cfa4360ab032c72c86c2254f965a65e2b751f55
+#     b2f5bed081e3ce29aa64801ca020f424e95dc602a477d22df9255479219ab40a
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -2487,10 +2487,34 @@ async def edit_message(
         return None
 
 
+async def show_items(emitter: Emitter | None, output: list[Any]) -> None:
+    """Show the items of a message in the browser."""
+    text = _text_for_old_browser(output)
+    shown = {"output": output} if text is None else {"output": output, "content": text}
+    await emit(emitter, "chat:completion", shown)
+
+
+def _text_for_old_browser(output: list[Any]) -> str | None:
+    """What the browser of Open WebUI 0.9 shows in the place of items, which it does not know;
+    None for later ones."""
+    if not is_open_webui_here():
+        return None
+    from open_webui.env import VERSION
+
+    if not str(VERSION).startswith("0.9."):
+        return None
+    from open_webui.utils.middleware import serialize_output
+
+    return str(serialize_output(output))
+
+
 def plain_content(output: list[Any], otherwise: str) -> str:
     """The text of ``output`` that Open WebUI keeps beside it, for search and notifications."""
     if not is_open_webui_here():
         return otherwise
+    text = _text_for_old_browser(output)
+    if text is not None:
+        return text
     try:
         from open_webui.utils.misc import get_output_text
     except ImportError:
@@ -7029,7 +7053,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+e6aeaa8489b3"
+BUILD_ID = "0.1.0+b2f5bed081e3"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -14035,8 +14059,7 @@ class Presenter:
 
     async def _show_items(self, item: dict[str, Any]) -> None:
         before = (self._stored or {}).get("output")
-        output = {"output": put_item(before, item)}
-        await emit(self._emitter, "chat:completion", output)
+        await show_items(self._emitter, put_item(before, item))
 
     async def _write_again_if_lost(
         self, run_id: str, item: dict[str, Any] | None, status: dict[str, Any]
@@ -14058,8 +14081,7 @@ class Presenter:
             _presenter_log.info("run %s: a browser wrote over its result", run_id)
             written = await edit_message(self._chat_id, self._message_id, change)
             if written and item:
-                output = {"output": written["output"]}
-                await emit(self._emitter, "chat:completion", output)
+                await show_items(self._emitter, written["output"])
 
 
 async def add_item(
@@ -14079,7 +14101,7 @@ async def add_item(
         lambda message: _put_result(message, item, addresses or {}),
     )
     if written is not None:
-        await emit(emitter, "chat:completion", {"output": written["output"]})
+        await show_items(emitter, written["output"])
     return written is not None
 
 
@@ -14097,7 +14119,7 @@ async def resolve_message_links(
         lambda message: _resolve_links_of(message, addresses),
     )
     if written is not None:
-        await emit(emitter, "chat:completion", {"output": written["output"]})
+        await show_items(emitter, written["output"])
 
 
 def _resolve_links_of(message: dict[str, Any], addresses: Mapping[str, str]) -> None:
@@ -14210,7 +14232,7 @@ async def _end_message(left: MarkedMessage, run_id: str) -> None:
     emitter = await emitter_for(left.user_id, left.chat_id, left.message_id)
     await emit(emitter, "status", changed["statusHistory"][-1])
     if changed.get("output"):
-        await emit(emitter, "chat:completion", {"output": changed["output"]})
+        await show_items(emitter, changed["output"])
 
 
 def _owner_is_gone(mark: dict[str, Any]) -> bool:

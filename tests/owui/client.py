@@ -131,7 +131,7 @@ class ChatClient(OpenWebUI):
             "stream": True,
             "model": self.model,
             "messages": [{"role": "user", "content": text}],
-            "params": {},
+            "params": {"function_calling": "native"},  # the default from 0.10 on
             "features": {},
             "tool_ids": list(tool_ids),
             "session_id": "no-socket",  # any value switches the server's tool loop on

@@ -96,7 +96,7 @@ def test_header(toy):
     header = text.split("import logging")[0]
     for part in (
         "\nversion: 1.2.3\n",
-        "\nrequired_open_webui_version: 0.10.2\n",
+        "\nrequired_open_webui_version: 0.9.6\n",
         "\nrequirements: docker>=7, pydantic>=2\n",
         "\nlicense: Apache-2.0\n",
         "\nicon_url: data:image/svg+xml,%3Csvg",
