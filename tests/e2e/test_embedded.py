@@ -1,5 +1,5 @@
-"""No Docker: the same button and the same tool over the embedded engine, and its program by
-download."""
+"""No Docker: the same button and the same tool over the embedded engine; and what the plugins
+fetch from an address when an administrator has asked for it."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from sandbox_core.engines.runsc_download import downloaded_runsc
 from tests.e2e.conftest import Person
-from tests.e2e.runs import BUTTON, TOOL, fenced, run, valves, wait_until
+from tests.e2e.runs import BUTTON, FUNCTION, TOOL, fenced, run, valves, wait_until
 from tests.owui.browser import ChatPage
 from tests.owui.scripted_model import MODEL, Reply, ScriptedModel, ToolCall
 
@@ -79,7 +79,7 @@ def test_tool_gives_the_result_to_the_model(
 
 @pytest.fixture
 def mirror(runsc_path: str) -> Iterator[tuple[str, list[str]]]:
-    """(address, paths that were asked for): has gVisor's program."""
+    """(address, paths that were asked for): has gVisor's program and a newer plugin."""
     asked: list[str] = []
     program = Path(runsc_path).read_bytes()
 
@@ -88,7 +88,8 @@ def mirror(runsc_path: str) -> Iterator[tuple[str, list[str]]]:
             asked.append(self.path)
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(program)
+            newer = b'"""\ntitle: Run code\nversion: 98.7.6\n"""\n'
+            self.wfile.write(program if self.path == "/runsc" else newer)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -125,3 +126,23 @@ def test_gvisors_program_is_downloaded_and_used(
         assert os.access(folder / "runsc", os.X_OK)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_an_administrator_is_told_once_of_a_newer_version(
+    admin: Person,
+    admin_page: ChatPage,
+    member: Person,
+    model: ScriptedModel,
+    mirror: tuple[str, list[str]],
+) -> None:
+    address, asked = mirror
+    with valves(admin.client, FUNCTION, update_address=f"{address}/run_code.py"):
+        run(member.client, "print(1)")
+        assert asked == []
+        model.script(Reply(fenced("print(6 * 7)")))
+        admin_page.new_chat(MODEL)
+        admin_page.ask("a program please")
+        assert admin_page.press_and_wait(BUTTON) == 200
+        admin_page.wait_for_text("Run code 98.7.6 is out.")
+        assert admin_page.press_and_wait(BUTTON) == 200
+    assert asked == ["/run_code.py"]
