@@ -106,7 +106,8 @@ Filter = Annotated[
 )
 async def run_code(request: Request, caller: Caller, service: Served) -> Response:
     """Run a program, or several one after another, in a fresh isolated Linux sandbox without
-    network. Nothing persists from call to call. Print what you want to see."""
+    network, unless the service's administrator allows one. Nothing persists from call to call.
+    Print what you want to see."""
     await service.count_call(caller.user)
     body = await read_body(request, caller, service.settings)
     if NDJSON in request.headers.get("accept", ""):

@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
@@ -16,6 +16,7 @@ from codebox.identity import Identity
 from codebox.refusals import BadRequest
 from codebox.settings import Settings
 from sandbox_core.call_input import has_code, no_code
+from sandbox_core.egress import NETWORK_MODES
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.languages import language_named
 from sandbox_core.limits import MIB, Limits, limit_records
@@ -78,6 +79,12 @@ class RunBody(_Strict):
         None,
         max_length=_MOST_PACKAGES,
         description="Python packages to install first, where the service allows it.",
+    )
+    network: Literal[NETWORK_MODES] | None = Field(  # type: ignore[valid-type]
+        None,
+        description="What the run may reach at most, where the service allows more: "
+        + ", ".join(NETWORK_MODES)
+        + ".",
     )
     limits: dict[str, int | float] = Field(
         default_factory=dict,
@@ -200,6 +207,7 @@ def _assemble(
         user=caller.user,
         chat=caller.chat,
         packages=tuple(body.packages or ()),
+        network=body.network or "",
     )
     return ReadBody(request, body.output_kb, body.return_files)
 

@@ -1,6 +1,7 @@
 """The MCP side: the same runs as tools of a streamable HTTP MCP server."""
 
 import base64
+import inspect
 from typing import Any, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -12,6 +13,7 @@ from codebox.openwebui import FileRefused, OpenWebUI
 from codebox.refusals import CAUSES, refusal_for
 from codebox.service import Service
 from sandbox_core.call_input import read_call
+from sandbox_core.egress import describe_network
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.images import may_have_language
 from sandbox_core.installer import PACKAGES_OFF
@@ -55,7 +57,8 @@ def make_mcp_server(service: Service) -> MCPServer[Any]:
     getattr(_Calls, run.__name__).__annotations__["language"] = Literal[
         _names_of_languages(service)
     ]
-    server.add_tool(run, name="run_code", structured_output=False)
+    about = f"{inspect.getdoc(run)}\n{describe_network(service.settings.network)}"
+    server.add_tool(run, name="run_code", description=about, structured_output=False)
     server.add_tool(calls.list_packages, name="list_packages", structured_output=False)
     server.add_tool(
         calls.list_languages, name="list_languages", structured_output=False
@@ -76,7 +79,8 @@ def _names_of_languages(service: Service) -> tuple[str, ...]:
 def _about(service: Service) -> str:
     limits = service.settings.limits
     return (
-        "Runs programs in fresh, isolated Linux sandboxes without network. Limits: "
+        "Runs programs in fresh, isolated Linux sandboxes. "
+        f"{describe_network(service.settings.network)} Limits: "
         f"{limits.seconds:g} s, {limits.memory_mib} MB memory, {limits.cpus:g} CPU."
     )
 
@@ -99,8 +103,8 @@ class _Calls:
 
         Print what you want to see; in Python the value of a last bare expression is returned
         too, and PNG files that the program writes come back as images. Nothing persists:
-        each call starts with an empty work folder (/mnt/data). There is no network. packages
-        names Python packages to install first, where the service allows it.
+        each call starts with an empty work folder (/mnt/data). packages names Python packages
+        to install first, where the service allows it.
         """
         return await self._run(ctx, code, language, stdin, packages, [], [])
 
@@ -120,8 +124,8 @@ class _Calls:
         too, and PNG files that the program writes come back as images. Nothing persists:
         each call starts with a work folder (/mnt/data) that holds input_files, each at its
         path, and nothing else. Files named in output_files are stored for the user, with
-        their ids in the answer. There is no network. packages names Python packages to install
-        first, where the service allows it.
+        their ids in the answer. packages names Python packages to install first, where the
+        service allows it.
         """
         placed, wanted = input_files or [], output_files or []
         return await self._run(ctx, code, language, stdin, packages, placed, wanted)

@@ -11,6 +11,9 @@ from sandbox_core.deadline import Deadline
 from sandbox_core.doctor import examine
 from sandbox_core.engines.base import Engine, Finding
 from sandbox_core.languages import known_languages
+from sandbox_core.languages_interpreted import PYTHON
+from sandbox_core.network_proof import examine_network
+from sandbox_core.network_runner import NetworkRunner
 
 __all__ = ["Readiness"]
 
@@ -94,7 +97,17 @@ class Readiness:
                 self._settings.limits,
                 self._settings.accepted,
             )
-        return found
+        return found + self._prove_network()
+
+    def _prove_network(self) -> list[Finding]:
+        settings = self._settings
+        image = settings.image_for(PYTHON.name)
+        engine = self._make_engine(image)
+        runner = NetworkRunner(engine, image, settings.runtime, settings.networks)
+        try:
+            return examine_network(runner)
+        finally:
+            runner.close()
 
     async def _look_at_counters(self) -> Finding:
         if await self._counters.check():

@@ -17,9 +17,9 @@ from sandbox_core.data_folders import DataFolders, parse_data_folders
 from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import Engine
 from sandbox_core.engines.choice import make_engine
-from sandbox_core.installing_runner import InstallingRunner
 from sandbox_core.languages import use_added_languages
 from sandbox_core.models import OnEvent, RunRequest
+from sandbox_core.network_runner import NetworkRunner
 from sandbox_core.reaper import Reaper
 from sandbox_core.runner import LocalRunner
 
@@ -106,11 +106,11 @@ class Service:
     def _make_runner(self, image: str) -> LocalRunner:
         engine, settings = self._make_engine(image), self.settings
         folders = parse_data_folders(settings.data_folders)
-        return InstallingRunner(
+        return NetworkRunner(
             engine,
             image,
             settings.runtime,
-            settings.installs,
+            settings.networks,
             pool=settings.pool,
             data_folders=DataFolders(folders, engine_is_here=engine.is_here),
         )

@@ -13,6 +13,13 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from sandbox_core.data_folders import parse_data_folders
+from sandbox_core.egress import (
+    NETWORK_MODES,
+    NO_NETWORK,
+    EgressSettings,
+    may_install_in,
+    parse_subnets,
+)
 from sandbox_core.engines.choice import ENGINE_NAMES
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.installer import InstallSettings
@@ -23,6 +30,7 @@ from sandbox_core.language_records import (
 )
 from sandbox_core.languages import LANGUAGES
 from sandbox_core.limits import Limits, limit_records
+from sandbox_core.network_runner import NetworkSettings
 from sandbox_core.pool import PoolSettings
 from sandbox_core.proofs import accepted_names
 from sandbox_core.requirements import package_names
@@ -128,11 +136,27 @@ class Settings(BaseModel):
         ge=128,
         le=1048576,
     )
-    network: Literal["none", "packages"] = _variable(
-        "none",
-        "What runs may reach. none: nothing. packages: before a program starts, Python packages "
-        "are installed from an index, in a sandbox of their own; the program itself reaches "
-        "nothing.",
+    network: Literal[NETWORK_MODES] = _variable(  # type: ignore[valid-type]
+        NO_NETWORK,
+        "The most that runs may reach. none: nothing. packages: before a program starts, Python "
+        "packages are installed from an index, in a sandbox of their own; the program itself "
+        "reaches nothing. allowlist, internet: programs reach, by HTTP and HTTPS through a "
+        "proxy, the names on its list, or any public name (docs/network.md).",
+    )
+    egress_container: str = _variable(
+        "run-code-egress",
+        "Name of that proxy's container in the container engine.",
+        min_length=1,
+    )
+    egress_subnets: str = _variable(
+        "10.231.72.0/21",
+        "Private network that nobody else uses: each run with a network gets eight of its "
+        "addresses.",
+    )
+    network_runtime: str = _variable(
+        "runsc-net",
+        "Name of a gVisor runtime with a network stack of its own, for whatever has a network.",
+        min_length=1,
     )
     packages_index: str = _variable(
         "",
@@ -142,9 +166,6 @@ class Settings(BaseModel):
     packages_network: str = _variable(
         "run-code-packages",
         "Name of the internal network in the container engine that it is on.",
-    )
-    packages_runtime: str = _variable(
-        "runsc-net", "Name of a gVisor runtime with a network stack of its own."
     )
     packages_mb: int = _variable(
         256, "Most that installed packages may hold, in MiB.", ge=1, le=16384
@@ -270,6 +291,12 @@ class Settings(BaseModel):
             raise ValueError(str(error)) from None
         return text
 
+    @field_validator("egress_subnets")
+    @classmethod
+    def _check_subnets(cls, text: str) -> str:
+        parse_subnets(text)
+        return text
+
     @field_validator("data_folders")
     @classmethod
     def _check_data_folders(cls, text: str) -> str:
@@ -297,17 +324,25 @@ class Settings(BaseModel):
     @property
     def installs(self) -> InstallSettings | None:
         """How packages are installed; None when they are not."""
-        if self.network != "packages":
+        if not may_install_in(self.network) or not self.packages_index:
             return None
         return InstallSettings(
             self.packages_index,
             self.packages_network,
-            self.packages_runtime,
+            self.network_runtime,
             self.packages_mb,
             self.packages_seconds,
             package_names(self.packages_allowed),
             package_names(self.packages_denied),
         )
+
+    @property
+    def networks(self) -> NetworkSettings:
+        """What runs may reach, and how."""
+        way = EgressSettings(
+            self.egress_container, self.network_runtime, self.egress_subnets
+        )
+        return NetworkSettings(self.network, self.installs, way)
 
     @property
     def accepted(self) -> tuple[str, ...]:

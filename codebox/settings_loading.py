@@ -9,6 +9,8 @@ from dotenv import dotenv_values
 from pydantic import ValidationError
 
 from codebox.settings import Settings, image_variables, variable_of
+from sandbox_core.egress import NO_NETWORK
+from sandbox_core.engines.docker import DockerEngine
 
 __all__ = ["SettingsFault", "load_settings"]
 
@@ -74,12 +76,11 @@ def _faults_together(values: Mapping[str, Any]) -> Iterator[str]:
         yield "CODEBOX_SECRET: it is empty. Set it to a random text."
     elif values["secret"] == values.get("owui_user_jwt_secret"):
         yield "CODEBOX_SECRET: it must not be that of OWUI_USER_JWT_SECRET."
-    if values.get("network") == "packages":
-        if not values.get("packages_index"):
-            yield "CODEBOX_PACKAGES_INDEX: CODEBOX_NETWORK=packages needs it."
-        if values.get("container_backend") in ("podman", "runsc"):
-            backend = values["container_backend"]
-            yield f"CODEBOX_NETWORK: the engine {backend} has no network to install from."
+    if values.get("network") == "packages" and not values.get("packages_index"):
+        yield "CODEBOX_PACKAGES_INDEX: CODEBOX_NETWORK=packages needs it."
+    engine = values.get("container_backend", DockerEngine.name)
+    if values.get("network", NO_NETWORK) != NO_NETWORK and engine != DockerEngine.name:
+        yield f"CODEBOX_NETWORK: the engine {engine} has no network for it; Docker has."
     sessions = str(values.get("owui_session_tokens", "")).lower() not in _FALSE
     if sessions and "owui_base_url" not in values:
         yield "OWUI_BASE_URL: OWUI_SESSION_TOKENS needs it."

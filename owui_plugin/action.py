@@ -41,6 +41,7 @@ from owui_plugin.runtime import claim, keep_task, start_run
 from owui_plugin.settings import Settings, resolve_settings
 from owui_plugin.update_notice import tell_of_update
 from owui_plugin.valves import ActionValves, PersonalValves
+from sandbox_core.egress import reaches_out
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import SandboxError
 from sandbox_core.models import RunRequest, RunResult, Step
@@ -155,7 +156,7 @@ async def _run_click(
     text = message_text(click.stored) or message_text(click.posted)
     blocks = find_blocks(text)
     candidates = await _candidates(blocks, click.caller)
-    installs, programs, notes = _sort_blocks(candidates, settings.shared.may_install)
+    installs, programs, notes = _sort_blocks(candidates, settings)
     if not programs:
         sentence = notes[0] if notes else why_nothing_runs(blocks)
         await _refuse_click(click.emitter, sentence)
@@ -175,15 +176,18 @@ async def _run_click(
 
 
 def _sort_blocks(
-    candidates: Sequence[CodeBlock], may_install: bool
+    candidates: Sequence[CodeBlock], settings: Settings
 ) -> tuple[list[CodeBlock], list[CodeBlock], list[str]]:
     """Blocks that install what a program after them needs, the programs to choose from, and a
-    note on blocks that are neither. Blocks that install are programs where there are no others.
+    note on blocks that are neither. Blocks that install are programs where there are no others,
+    and where programs have a network and nobody installs for them.
     """
+    if reaches_out(settings.network) and not settings.may_install:
+        return [], list(candidates), []
     others = [block for block in candidates if is_install(block)]
     programs = [block for block in candidates if block not in others]
     installs = []
-    if may_install:
+    if settings.may_install:
         installs = [
             block
             for block in others
@@ -237,6 +241,7 @@ async def _run_blocks(
         limits=settings.limits,
         user=click.user_id,
         chat=click.chat_id,
+        network=settings.network,
     )
     run_id = request.run_id
     presenter = Presenter(

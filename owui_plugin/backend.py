@@ -13,9 +13,10 @@ from sandbox_core.engines.choice import make_engine
 from sandbox_core.engines.runsc import RunscEngine
 from sandbox_core.engines.runsc_download import downloaded_runsc, start_runsc_download
 from sandbox_core.errors import SandboxError
-from sandbox_core.installing_runner import InstallingRunner
 from sandbox_core.language_records import parse_language_records
 from sandbox_core.languages import use_added_languages
+from sandbox_core.network_proof import examine_network
+from sandbox_core.network_runner import NetworkRunner
 from sandbox_core.reaper import Reaper
 from sandbox_core.remote_runner import RemoteRunner
 from sandbox_core.runner import LocalRunner, Runner
@@ -75,11 +76,11 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.runsc_sha512 and shared.backend == RunscEngine.name:
         start_runsc_download(shared.runsc_address, shared.runsc_sha512)
     engine = _engine(shared)
-    runner = InstallingRunner(
+    runner = NetworkRunner(
         engine,
         shared.image,
         shared.runtime,
-        shared.installs,
+        shared.networks,
         pool=shared.pool,
         data_folders=_data_folders(shared, engine),
     )
@@ -99,7 +100,8 @@ def examine_backend(shared: SharedSettings) -> list[Finding]:
         findings = examine(
             engine, shared.image, shared.runtime, accepted=shared.accepted
         )
-        return findings + _examine_data_folders(_data_folders(shared, engine))
+        findings += _examine_data_folders(_data_folders(shared, engine))
+        return findings + _examine_network(shared, engine)
     remote = _remote(shared)
     try:
         return remote.findings()
@@ -141,6 +143,14 @@ def _data_folders(shared: SharedSettings, engine: Engine) -> DataFolders:
     forbidden = [data_folder()] if is_open_webui_here() else []
     folders = parse_data_folders(shared.data_folders)
     return DataFolders(folders, forbidden, engine.is_here)
+
+
+def _examine_network(shared: SharedSettings, engine: Engine) -> list[Finding]:
+    runner = NetworkRunner(engine, shared.image, shared.runtime, shared.networks)
+    try:
+        return examine_network(runner)
+    finally:
+        runner.close()
 
 
 def _examine_data_folders(folders: DataFolders) -> list[Finding]:

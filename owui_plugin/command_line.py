@@ -45,7 +45,10 @@ def run_plugin_file(plugin: str) -> int:
         runner = open_backend(settings.shared).runner
         steps = (Step(options.language, sys.stdin.read()),)
         try:
-            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
+            request = RunRequest(
+                steps, limits=settings.limits, network=settings.network
+            )
+            result = runner.run(request, print_event)
         finally:
             runner.close()
     except SandboxError as error:

@@ -15,7 +15,15 @@ from pydantic import ValidationError
 from owui_plugin.quota import Quota
 from owui_plugin.valves import CommonValves, EveryValve, PersonalValves
 from sandbox_core.data_folders import parse_data_folders
+from sandbox_core.egress import (
+    NO_ROUTES,
+    EgressSettings,
+    lower_mode,
+    may_install_in,
+    reaches_out,
+)
 from sandbox_core.engines.choice import usual_engine_name
+from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.installer import InstallSettings
 from sandbox_core.language_records import (
@@ -24,6 +32,7 @@ from sandbox_core.language_records import (
 )
 from sandbox_core.languages import use_added_languages
 from sandbox_core.limits import Limits
+from sandbox_core.network_runner import NetworkSettings
 from sandbox_core.pool import PoolSettings
 from sandbox_core.proofs import accepted_names
 from sandbox_core.requirements import package_names
@@ -83,9 +92,11 @@ class SharedSettings:
     data_folders: str
     languages: str
     network: str
+    egress_container: str
+    egress_subnets: str
+    network_runtime: str
     packages_index: str
     packages_network: str
-    packages_runtime: str
     packages_mb: int
     packages_seconds: float
     packages_allowed: str
@@ -110,24 +121,27 @@ class SharedSettings:
         )
 
     @property
-    def may_install(self) -> bool:
-        """Whether a run may ask for packages."""
-        return self.network == "packages"
-
-    @property
     def installs(self) -> InstallSettings | None:
         """How packages are installed from here; None when they are not."""
-        if not self.may_install or self.codebox_url:
+        if not may_install_in(self.network) or not self.packages_index:
             return None
         return InstallSettings(
             self.packages_index,
             self.packages_network,
-            self.packages_runtime,
+            self.network_runtime,
             self.packages_mb,
             self.packages_seconds,
             package_names(self.packages_allowed),
             package_names(self.packages_denied),
         )
+
+    @property
+    def networks(self) -> NetworkSettings:
+        """What runs that are started from here may reach, and how."""
+        way = EgressSettings(
+            self.egress_container, self.network_runtime, self.egress_subnets
+        )
+        return NetworkSettings(self.network, self.installs, way)
 
     @property
     def accepted(self) -> tuple[str, ...]:
@@ -150,15 +164,23 @@ class SharedSettings:
 class Settings:
     """The settings in force for one call: plain, checked, and hashable.
 
+    ``network`` is what this call's run may reach at most.
     ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
     """
 
     shared: SharedSettings
     limits: Limits
+    network: str
     quota: Quota
     update_address: str
     shown_output_kb: int
     model_output_kb: int
+
+    @property
+    def may_install(self) -> bool:
+        """Whether the run may ask for packages. Whether a service can install them, it says."""
+        here = self.shared.installs is not None
+        return may_install_in(self.network) and (here or bool(self.shared.codebox_url))
 
 
 def resolve_settings(
@@ -167,9 +189,9 @@ def resolve_settings(
     """The settings in force; called by both plugins at the start of each call.
 
     The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
-    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
-    the variable, its value and what is allowed, when a variable cannot be used. The languages
-    that an administrator added are known afterwards.
+    ``user_valves`` (None: there are none) can only lower limits and network. Raises
+    SettingsError, with the variable, its value and what is allowed, when a variable cannot be
+    used. The languages that an administrator added are known afterwards.
     """
     _warn_of_unknown_names(environ)
     values = EveryValve(**valves.model_dump()).model_dump()
@@ -178,12 +200,13 @@ def resolve_settings(
             values[name] = _environment_value(name, text)
     _choose_backend(values)
     _check_data_folders(values)
-    _check_packages(values)
+    _check_network(values)
     # The file may have changed since the valve was checked.
     values["languages"] = read_language_records(values["languages"])
     use_added_languages(parse_language_records(values["languages"]))
     limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
     own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
+    network = lower_mode(values["network"], own.pop("network", ""))
     return Settings(
         shared=SharedSettings(
             **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
@@ -191,6 +214,7 @@ def resolve_settings(
         limits=limits.lowered(
             **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
         ),
+        network=network,
         quota=Quota(
             values["kept_mb_per_run"],
             values["kept_files_per_user"],
@@ -232,8 +256,13 @@ def _check_data_folders(values: dict[str, Any]) -> None:
         )
 
 
-def _check_packages(values: dict[str, Any]) -> None:
-    if values["network"] != "packages" or values["codebox_url"]:
+def _check_network(values: dict[str, Any]) -> None:
+    """Whether what runs may reach can be reached from here."""
+    if not may_install_in(values["network"]) or values["codebox_url"]:
+        return
+    if reaches_out(values["network"]):
+        if values["backend"] != DockerEngine.name:
+            raise SettingsError(NO_ROUTES)
         return
     if values["backend"] in ("podman", "runsc"):
         raise SettingsError(

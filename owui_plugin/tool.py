@@ -21,6 +21,7 @@ from owui_plugin.runtime import RunTicket, keep_task, start_run
 from owui_plugin.settings import Settings, SharedSettings, resolve_settings
 from owui_plugin.valves import PersonalValves, ToolValves
 from sandbox_core.call_input import read_call
+from sandbox_core.egress import describe_network
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.errors import InvalidRequest, SandboxError
 from sandbox_core.images import (
@@ -56,7 +57,7 @@ _PACKAGES_OF_IMAGES = {
 _INSTALLS_OFF = "Packages cannot be installed.\n"
 _INSTALLS_ON = (
     "Python packages that are not there are installed first, if packages names them (wheels of\n"
-    "the index only); the program itself has no network all the same.\n"
+    "the index only).\n"
 )
 
 
@@ -101,7 +102,7 @@ class Tools:
         try:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             program, known = read_call(code, language)
-            if packages and not settings.shared.may_install:
+            if packages and not settings.may_install:
                 raise InvalidRequest(PACKAGES_OFF)
         except SandboxError as error:
             return await _refuse(__event_emitter__, str(error))
@@ -119,6 +120,7 @@ class Tools:
             user=place.user_id,
             chat=place.chat_id,
             packages=_names(packages),
+            network=settings.network,
         )
         call = _Call(request, known.title, place, files, __event_emitter__)
         result = await call.run(settings)
@@ -298,7 +300,8 @@ def _describe_tool(valves: ToolValves) -> str:
     data = f"Folders with data, read-only: {targets}.\n" if targets else ""
     languages = ", ".join(_languages_of(settings.shared))
     packages = _PACKAGES_OF_IMAGES.get(image_name(settings.shared.image), "")
-    installs = _INSTALLS_ON if settings.shared.may_install else _INSTALLS_OFF
+    installs = _INSTALLS_ON if settings.may_install else _INSTALLS_OFF
+    network = describe_network(settings.network)
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
@@ -308,7 +311,8 @@ The work folder, /mnt/data, holds the files that were attached to this chat and 
 earlier calls saved there, under their own names. What a program saves there is kept (at most
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
-persists: no variables, no processes. There is no network and no keyboard.
+persists: no variables, no processes. There is no keyboard.
+{network}
 {installs}{data}{packages}Languages: {languages}.
 Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sandbox_core.data_folders import parse_data_folders
+from sandbox_core.egress import NETWORK_MODES, NO_NETWORK, parse_subnets
 from sandbox_core.engines.runsc_download import RUNSC_ADDRESS
 from sandbox_core.errors import InvalidRequest
 from sandbox_core.language_records import is_records_file, parse_language_records
@@ -137,14 +138,27 @@ class CommonValves(BaseModel):
         ),
         json_schema_extra={"allowed": "records in TOML or JSON, or a file's path"},
     )
-    network: Literal["none", "packages"] = Field(
-        default="none",
+    network: Literal[NETWORK_MODES] = Field(  # type: ignore[valid-type]
+        default=NO_NETWORK,
         description=(
-            "What runs may reach. none: nothing. packages: before a program starts, Python "
-            "packages are installed from an index, in a sandbox of their own; the program "
-            "itself reaches nothing. Not with the backends `runsc` and `podman`. With codebox, "
-            "both sides must allow it."
+            "The most that runs may reach. none: nothing. packages: before a program starts, "
+            "Python packages are installed from an index, in a sandbox of their own; the program "
+            "itself reaches nothing. allowlist, internet: programs reach, by HTTP and HTTPS "
+            "through a proxy, the names on its list, or any public name (docs/network.md). None "
+            "but none with the backends `runsc` and `podman`. With codebox, both sides must "
+            "allow it."
         ),
+    )
+    egress_container: str = Field(
+        default="run-code-egress",
+        min_length=1,
+        description="Name of that proxy's container in the container engine.",
+    )
+    egress_subnets: str = Field(
+        default="10.231.72.0/21",
+        description="Private network that nobody else uses: each run with a network gets eight "
+        "of its addresses.",
+        json_schema_extra={"allowed": "a private IPv4 network, /27 or larger"},
     )
     packages_index: str = Field(
         default="",
@@ -157,10 +171,11 @@ class CommonValves(BaseModel):
         min_length=1,
         description="Name of the internal network in the container engine that it is on.",
     )
-    packages_runtime: str = Field(
+    network_runtime: str = Field(
         default="runsc-net",
         min_length=1,
-        description="Name of a gVisor runtime with a network stack of its own.",
+        description="Name of a gVisor runtime with a network stack of its own, for whatever has "
+        "a network.",
     )
     packages_mb: int = Field(
         default=256,
@@ -264,6 +279,12 @@ class CommonValves(BaseModel):
         description="Python modules that a ready sandbox has imported; they must be in the image.",
     )
 
+    @field_validator("egress_subnets")
+    @classmethod
+    def _check_subnets(cls, text: str) -> str:
+        parse_subnets(text)
+        return text
+
     @field_validator("data_folders")
     @classmethod
     def _check_data_folders(cls, text: str) -> str:
@@ -328,6 +349,12 @@ class EveryValve(ActionValves, ToolValves):
 
 class PersonalValves(BaseModel):
     """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    network: Literal["", *NETWORK_MODES] = Field(  # type: ignore[valid-type]
+        default="",
+        description="The most that your own runs may reach, as in the administrator's setting, "
+        "beyond which it never goes; empty: the administrator's.",
+    )
 
     timeout_seconds: float = Field(
         default=0,

@@ -9,6 +9,7 @@ import logging
 import time
 from typing import Any
 
+from sandbox_core.egress import NETWORK, NO_NETWORK
 from sandbox_core.models import KeptText, RunRequest, RunResult
 
 __all__ = ["audit_record", "write_audit_line"]
@@ -43,6 +44,7 @@ def audit_record(
         "seconds": round(result.seconds, 3),
         "total_seconds": round(result.total_seconds, 3),
         "image": result.evidence.get("image", ""),
+        "network": result.evidence.get(NETWORK, NO_NETWORK),
         **facts,
     }
     if with_code:

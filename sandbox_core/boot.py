@@ -44,6 +44,7 @@ def boot_sandbox(
             spec.waiting,
             spec.preload,
             has_packages=bool(spec.packages_mib),
+            proxy=spec.proxy,
         )
         channel.send(encode_program(guest_program()) + frame, deadline)
         reader = FrameReader()

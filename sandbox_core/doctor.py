@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sandbox_core.deadline import Deadline
+from sandbox_core.egress import NO_NETWORK
 from sandbox_core.engines.base import CancelToken, Engine, Finding
 from sandbox_core.engines.machine import (
     machine_suspects,
@@ -129,7 +130,7 @@ def _absent(languages: Sequence[Language], present: Sequence[Language]) -> Findi
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
     test = language.self_test
     steps = (Step(language.name, test.code),)
-    result = runner.run(RunRequest(steps, limits=limits))
+    result = runner.run(RunRequest(steps, limits=limits, network=NO_NETWORK))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
         kernel = " ".join(result.evidence.get("kernel", "").split()[:3])
         text = (
@@ -147,7 +148,8 @@ def _prove_language(runner: Runner, language: Language, limits: Limits) -> Findi
 
 def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
     limits = Limits().lowered(**({"seconds": _PROOF_SECONDS} | proof.limits))
-    request = RunRequest((Step(PYTHON.name, proof.code),), limits=limits)
+    steps = (Step(PYTHON.name, proof.code),)
+    request = RunRequest(steps, limits=limits, network=NO_NETWORK)
     result = runner.run(request, cancel=cancel)
     if proof.holds(result):
         return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())

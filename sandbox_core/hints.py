@@ -3,6 +3,12 @@
 import re
 from dataclasses import dataclass
 
+from sandbox_core.egress import (
+    NETWORK,
+    NO_NETWORK,
+    describe_network,
+    reaches_out,
+)
 from sandbox_core.models import RunResult
 from sandbox_core.outcome import Outcome
 
@@ -42,6 +48,14 @@ _MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
 _INSTALL_IT = (
     "Packages can be installed before the program: name it in `packages`, or begin the code "
     "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
+)
+
+# Where programs have a network, the proxy or the lack of any other way is what stopped them.
+_UNREACHED = re.compile(
+    r"Tunnel connection failed|CONNECT tunnel failed|response 403|ERR_ACCESS_DENIED"
+    r"|Forbidden|ProxyError|ERR_DNS_FAIL|Service Unavailable"
+    r"|Name or service not known|Temporary failure in name resolution|getaddrinfo|EAI_AGAIN"
+    r"|Network is unreachable|Connection refused|No route to host|Could not resolve host"
 )
 
 _BY_ERROR = (
@@ -96,4 +110,10 @@ def hint_for(result: RunResult) -> str:
     end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
     if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
         return _INSTALL_IT
+    network = result.evidence.get(NETWORK, NO_NETWORK)
+    if reaches_out(network) and _UNREACHED.search(end):
+        return (
+            f"{describe_network(network)} Use the proxy that the environment names "
+            "(`https_proxy`); nothing else leads outside."
+        )
     return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")

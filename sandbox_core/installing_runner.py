@@ -7,6 +7,7 @@ from dataclasses import replace
 from sandbox_core.archive import plan_files
 from sandbox_core.data_folders import DataFolders
 from sandbox_core.deadline import Deadline
+from sandbox_core.egress import NO_NETWORK
 from sandbox_core.engines.base import CancelToken, Engine
 from sandbox_core.errors import InvalidRequest, SandboxError
 from sandbox_core.hints import PACKAGES_ON
@@ -65,16 +66,17 @@ class InstallingRunner(LocalRunner):
         try:
             wanted = self._gather(request)
             if self._installer is None or not wanted.packages:
-                return self._marked(super().run(wanted, on_event, cancel))
+                return self._marked(super().run(wanted, on_event, cancel), request)
             archive = self._installer.install(wanted.packages, cancel)
         except (InstallFailed, InvalidRequest) as problem:
             return _not_installed(request, problem, cancel, started)
         result = self._run_with(archive, wanted, on_event, cancel)
-        return self._marked(replace(result, total_seconds=time.monotonic() - started))
+        result = replace(result, total_seconds=time.monotonic() - started)
+        return self._marked(result, request)
 
-    def _marked(self, result: RunResult) -> RunResult:
+    def _marked(self, result: RunResult, request: RunRequest) -> RunResult:
         """With a word on packages, for whoever gives advice."""
-        if self._installer is None:
+        if not self._may_install(request):
             return result
         return replace(result, evidence={**result.evidence, PACKAGES_ON: "yes"})
 
@@ -112,8 +114,11 @@ class InstallingRunner(LocalRunner):
         notes = (f"Installed for this run: {names}.",) if names else ()
         return replace(result, notes=(*notes, *result.notes))
 
+    def _may_install(self, request: RunRequest) -> bool:
+        return self._installer is not None and request.network != NO_NETWORK
+
     def _gather(self, request: RunRequest) -> RunRequest:
-        if self._installer is not None:
+        if self._may_install(request):
             return gather_packages(request)
         if request.packages:
             raise InvalidRequest(PACKAGES_OFF)

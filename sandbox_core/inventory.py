@@ -4,6 +4,7 @@ is asked, once for each image."""
 import json
 from dataclasses import dataclass
 
+from sandbox_core.egress import NO_NETWORK
 from sandbox_core.errors import SandboxError
 from sandbox_core.languages import known_languages
 from sandbox_core.languages_interpreted import PYTHON
@@ -65,7 +66,11 @@ def inventory_request(user: str = "", chat: str = "") -> RunRequest:
     program = _PROGRAM.format(commands=commands)
     limits = Limits(seconds=_SECONDS)
     return RunRequest(
-        (Step(PYTHON.name, program),), limits=limits, user=user, chat=chat
+        (Step(PYTHON.name, program),),
+        limits=limits,
+        user=user,
+        chat=chat,
+        network=NO_NETWORK,
     )
 
 

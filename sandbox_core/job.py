@@ -8,6 +8,7 @@ from typing import Any
 
 from sandbox_core.archive import InputPlan
 from sandbox_core.displays import DISPLAY_LIMITS
+from sandbox_core.egress import proxy_environment
 from sandbox_core.guest_program import display_program
 from sandbox_core.hardening import (
     GUEST_UID,
@@ -65,12 +66,15 @@ def boot_frame(
     waiting: str = "",
     preload: tuple[str, ...] = (),
     has_packages: bool = False,
+    proxy: str = "",
 ) -> bytes:
     """The first frame: who the program is, what it may use, and when the guest gives up.
 
     ``waiting`` and ``preload`` are as in SandboxSpec.
     ``has_packages``: there is a folder for installed packages, and an archive of them comes.
+    ``proxy``: the address of the proxy that programs use.
     """
+    environment = _environment(limits) | proxy_environment(proxy)
     packages = (PACKAGES_FOLDER,) if has_packages else ()
     return encode_header(
         "B",
@@ -84,7 +88,7 @@ def boot_frame(
             "folders": [*TMPFS_FOLDERS, *packages],
             "packages": _PACKAGES_ARCHIVE if has_packages else "",
             "mpl_source": _MATPLOTLIB_SOURCE,
-            "env": _environment(limits) | (_PACKAGES_ENV if has_packages else {}),
+            "env": environment | (_PACKAGES_ENV if has_packages else {}),
             "processes": limits.processes,
             "open_files": limits.open_files,
             # Above the folder sizes: a full folder should say "no space left", as anywhere.

@@ -23,12 +23,14 @@ _MARGIN_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One sandbox as an engine lists it. ``expires_at`` is in seconds since the epoch."""
+    """One sandbox as an engine lists it, or the network of one. ``expires_at`` is in seconds
+    since the epoch."""
 
     sandbox_id: str
     run_id: str
     owner: str
     expires_at: float
+    is_network: bool = False
 
 
 def current_owner() -> str:

@@ -85,7 +85,8 @@ class InputFile:
 class RunRequest:
     """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
 
-    ``packages`` are names of Python packages to install before the first step.
+    ``packages`` are names of Python packages to install before the first step. ``network`` is
+    one of egress.NETWORK_MODES: what the run may reach at most; empty: all that is allowed.
     ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
     the sandbox, and its labels do not name them.
     """
@@ -98,6 +99,7 @@ class RunRequest:
     user: str = ""
     chat: str = ""
     packages: tuple[str, ...] = ()
+    network: str = ""
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -114,6 +116,7 @@ class RunRequest:
             "user": self.user,
             "chat": self.chat,
             "packages": self.packages,
+            "network": self.network,
         }
 
     @classmethod
@@ -128,6 +131,7 @@ class RunRequest:
             user=plain["user"],
             chat=plain["chat"],
             packages=tuple(plain["packages"]),
+            network=plain["network"],
         )
 
 

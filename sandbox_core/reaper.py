@@ -67,4 +67,5 @@ class Reaper:
             return
         self._last_problem = ""
         for lease in removed:
-            _reaper_log.info("removed the left-over sandbox of run %s", lease.run_id)
+            kind = "network" if lease.is_network else "sandbox"
+            _reaper_log.info("removed the left-over %s of run %s", kind, lease.run_id)

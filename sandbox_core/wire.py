@@ -51,6 +51,8 @@ def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes
             for file, part in zip(request.files, parts, strict=True)
         ],
     }
+    if request.network:
+        plain["network"] = request.network
     if request.packages:
         plain["packages"] = list(request.packages)
     if request.stdin:

@@ -6,6 +6,7 @@ RUN_CODE_FULL_IMAGE     the one with all languages (run-code-full:latest, by scr
 RUN_CODE_DATA_IMAGE     the one with larger packages (run-code-data:latest, the same way)
 RUN_CODE_SLIM_IMAGE     the one without packages (run-code-slim:latest, the same way)
 RUN_CODE_MIRROR_IMAGE   the proxy of a package index (run-code-mirror:latest, the same way)
+RUN_CODE_EGRESS_IMAGE   the proxy to the network (run-code-egress:latest, the same way)
 RUN_CODE_RUNSC          gVisor's program for the embedded engine (the one that it finds)
 RUN_CODE_IMAGES_FOLDER  images that scripts/rootfs prepared for it (its usual place)
 RUN_CODE_ENGINES        which engines to test, by comma (docker-runsc):
@@ -74,6 +75,12 @@ def slim_image():
 def mirror_image():
     """Name of the image of the mirror."""
     return os.environ.get("RUN_CODE_MIRROR_IMAGE", "run-code-mirror:latest")
+
+
+@pytest.fixture(scope="session")
+def egress_image():
+    """Name of the image of the proxy to the network."""
+    return os.environ.get("RUN_CODE_EGRESS_IMAGE", "run-code-egress:latest")
 
 
 @pytest.fixture(scope="session", params=DOCKER_ENGINES)

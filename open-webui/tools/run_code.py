@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     b2f5bed081e3ce29aa64801ca020f424e95dc602a477d22df9255479219ab40a
+#     b9433606aa01b89d70cef4b4e470506bcf44f35027e94da8b30c6f74829ce158
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -30,6 +30,7 @@ license: Apache-2.0
 #     sandbox_core/spool.py                   The whole output of a run, on disk: what the head and the tail in memory leave out.
 #     owui_plugin/file_store.py               What a run made, kept as files of the person in Open WebUI's own store.
 #     sandbox_core/data_folders.py            Folders of the container host that an administrator shows to every sandbox, read-only.
+#     sandbox_core/egress.py                  What a run may reach, and the way out that it gets: values and decisions only.
 #     sandbox_core/deadline.py                A point on the monotonic clock by which something must have happened.
 #     sandbox_core/leases.py                  Who owns a sandbox and until when: the labels that let a reaper find what is left over.
 #     sandbox_core/engines/base.py            What an engine is: it gives us a byte channel to the guest of a fresh sandbox.
@@ -47,6 +48,7 @@ license: Apache-2.0
 #     sandbox_core/engines/docker_errors.py   The one place where errors of the docker SDK and its transport become ours.
 #     sandbox_core/engines/docker_api.py      Docker's low-level client with a time-out for every call and our errors.
 #     sandbox_core/engines/docker_channel.py  The byte channel to one sandbox: the hijacked connection of Docker's attach call.
+#     sandbox_core/engines/docker_routes.py   The ways out of sandboxes, as Docker makes them: for each run an internal network with the proxy on it, which goes when the run ends.
 #     sandbox_core/engines/machine.py         What of this machine may keep gVisor from running, in words, and commands that fit it.
 #     sandbox_core/hardening.py               The one place that decides what a sandbox container may do.
 #     sandbox_core/engines/docker.py          The engine over Docker's API: one hardened, single-use gVisor container per sandbox.
@@ -61,23 +63,25 @@ license: Apache-2.0
 #     sandbox_core/requirements.py            Which packages a run asks for: named by its caller, or found before its code.
 #     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
 #     sandbox_core/installer.py               Installs Python packages for a run: in a sandbox of its own, which has the index and nothing else on its network.
+#     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
+#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
 #     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 #     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
-#     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
 #     sandbox_core/displays.py                What a run showed, on the host's side: figures, images and rich values, bounded.
 #     sandbox_core/node_hook.py               What a waiting Node.js does before its program: the text of a module for ``node -r``.
 #     sandbox_core/protocol.py                The host's side of the frames between host and guest.
 #     sandbox_core/job.py                     What the guest is told: the boot frame, and the frames of one job.
 #     sandbox_core/boot.py                    From nothing to a guest that waits for its job: what cold runs and the pool both do first.
 #     sandbox_core/pool.py                    Sandboxes started before they are needed.
-#     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
-#     sandbox_core/inventory.py               What an image has: its languages with their versions, and Python's packages.
 #     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
 #     sandbox_core/runner.py                  Runs requests: the one place that knows the order of things, the budgets and the ladder from asking a sandbox to end to ending it.
-#     sandbox_core/doctor.py                  Looks at a host and proves by running things that sandboxes work on it.
-#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
 #     sandbox_core/installing_runner.py       A local runner that installs what a run asks for, before its first step and beside its time.
+#     sandbox_core/network_runner.py          A local runner that gives each run the network that it may have: packages before its program, a way out during it, or nothing at all.
+#     owui_plugin/settings.py                 Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+#     sandbox_core/inventory.py               What an image has: its languages with their versions, and Python's packages.
+#     sandbox_core/doctor.py                  Looks at a host and proves by running things that sandboxes work on it.
+#     sandbox_core/network_proof.py           Proves that programs with a network reach the proxy, and nothing private through or past it.
 #     sandbox_core/reaper.py                  Removes sandboxes that nobody can be using any more: at the start, and on a timer.
 #     sandbox_core/service_client.py          Signed calls to a codebox service, each with a time-out, and its failures in words.
 #     sandbox_core/wire.py                    Runs as JSON: what goes between a plugin and the codebox service.
@@ -117,6 +121,7 @@ import fcntl
 import hashlib
 import html
 import inspect
+import ipaddress
 import json
 import logging
 import math
@@ -577,7 +582,8 @@ class InputFile:
 class RunRequest:
     """1..n steps for one fresh sandbox, in order. Raises InvalidRequest when there is none.
 
-    ``packages`` are names of Python packages to install before the first step.
+    ``packages`` are names of Python packages to install before the first step. ``network`` is
+    one of egress.NETWORK_MODES: what the run may reach at most; empty: all that is allowed.
     ``user`` and ``chat`` are ids of whoever asked, for queues and records: they never enter
     the sandbox, and its labels do not name them.
     """
@@ -590,6 +596,7 @@ class RunRequest:
     user: str = ""
     chat: str = ""
     packages: tuple[str, ...] = ()
+    network: str = ""
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -606,6 +613,7 @@ class RunRequest:
             "user": self.user,
             "chat": self.chat,
             "packages": self.packages,
+            "network": self.network,
         }
 
     @classmethod
@@ -620,6 +628,7 @@ class RunRequest:
             user=plain["user"],
             chat=plain["chat"],
             packages=tuple(plain["packages"]),
+            network=plain["network"],
         )
 
 
@@ -2152,6 +2161,132 @@ def _folder_refusal(folder: DataFolder, reason: str) -> InvalidRequest:
 
 # ===== end sandbox_core/data_folders.py =====
 
+# ===== begin sandbox_core/egress.py =====
+
+"""What a run may reach, and the way out that it gets: values and decisions only.
+
+A run with a network has one of its own, with nothing on it but a proxy (images/egress). That one
+decides what may be reached; everything else has no route.
+"""
+
+NO_NETWORK = "none"
+# From nothing to most.
+NETWORK_MODES = (NO_NETWORK, "packages", "allowlist", "internet")
+# In a result's evidence: the mode in which it ran.
+NETWORK = "network"
+
+# Of an engine that cannot make the network of a run.
+NO_ROUTES = (
+    "Programs can have a network with the container engine Docker only, so nothing was run. An "
+    "administrator should use it, or set network to none."
+)
+
+_DESCRIPTIONS = {
+    "allowlist": (
+        "By HTTP and HTTPS programs reach hosts that an administrator has listed, and nothing "
+        "else."
+    ),
+    "internet": (
+        "Programs reach public hosts, by name and by HTTP or HTTPS on their usual ports, and "
+        "nothing else."
+    ),
+}
+_PROXY_PORT = 3128
+_SUBNET_BITS = (
+    29  # the host's place, the proxy, the sandbox, and no more than three others
+)
+_TRIES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class EgressSettings:
+    """``container`` is the engine's name of the proxy, ``runtime`` that of a gVisor with a
+    network stack of its own. ``subnets`` is the private IPv4 network of which each run gets a
+    part."""
+
+    container: str
+    runtime: str
+    subnets: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The way out of one run: the engine's name of its network, and the proxy's address."""
+
+    network: str
+    proxy: str
+
+
+def lower_mode(ceiling: str, wanted: str) -> str:
+    """The wanted mode, or the ceiling where that is lower; an empty wish is the ceiling."""
+    if wanted not in NETWORK_MODES:
+        return ceiling
+    return min(ceiling, wanted, key=NETWORK_MODES.index)
+
+
+def may_install_in(mode: str) -> bool:
+    """Whether packages may be installed before a program of this mode."""
+    return mode in NETWORK_MODES and mode != NO_NETWORK
+
+
+def reaches_out(mode: str) -> bool:
+    """Whether a program of this mode itself has a network."""
+    return mode in ("allowlist", "internet")
+
+
+def describe_network(mode: str) -> str:
+    """For models: what a program of this mode reaches."""
+    return _DESCRIPTIONS.get(mode, "There is no network.")
+
+
+def route_name(mode: str, run_id: str) -> str:
+    """The name of a run's network. The proxy reads mode and run from it
+    (images/egress/run_of_address.py)."""
+    return f"run-code-{mode}-{run_id}"
+
+
+def parse_subnets(text: str) -> ipaddress.IPv4Network:
+    """The network of a setting. Raises ValueError, in words, for one that is not private or is
+    too small to be divided."""
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError:
+        raise ValueError("it is no IPv4 network such as 10.231.72.0/21") from None
+    private = any(
+        network.subnet_of(ipaddress.IPv4Network(block))
+        for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+    )
+    if not private:
+        raise ValueError("it is no private network: the proxy would not refuse it")
+    if network.prefixlen > _SUBNET_BITS - 2:
+        raise ValueError(f"it must be /{_SUBNET_BITS - 2} or larger")
+    return network
+
+
+def route_subnets(subnets: str) -> Iterator[tuple[str, str]]:
+    """Some networks to try for a run, each with the proxy's address in it. Which are in use
+    only the engine knows."""
+    network = parse_subnets(subnets)
+    count = 1 << (_SUBNET_BITS - network.prefixlen)
+    for number in random.sample(range(count), min(count, _TRIES)):
+        first = network.network_address + (number << (32 - _SUBNET_BITS))
+        yield f"{first}/{_SUBNET_BITS}", str(first + 2)
+
+
+def proxy_environment(proxy: str) -> dict[str, str]:
+    """What tells programs to use the proxy at this address; nothing without one."""
+    if not proxy:
+        return {}
+    address = f"http://{proxy}:{_PROXY_PORT}"
+    ours = "localhost,127.0.0.1,::1"
+    lower = {"http_proxy": address, "https_proxy": address, "no_proxy": ours}
+    upper = {name.upper(): value for name, value in lower.items()}
+    # Node.js reads the others only when it is told to.
+    return {**lower, **upper, "NODE_USE_ENV_PROXY": "1"}
+
+
+# ===== end sandbox_core/egress.py =====
+
 # ===== begin sandbox_core/deadline.py =====
 
 """A point on the monotonic clock by which something must have happened."""
@@ -2187,12 +2322,14 @@ _MARGIN_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One sandbox as an engine lists it. ``expires_at`` is in seconds since the epoch."""
+    """One sandbox as an engine lists it, or the network of one. ``expires_at`` is in seconds
+    since the epoch."""
 
     sandbox_id: str
     run_id: str
     owner: str
     expires_at: float
+    is_network: bool = False
 
 
 def current_owner() -> str:
@@ -2258,6 +2395,7 @@ class SandboxSpec:
     command line can be read from outside, and the command line from inside.
 
     ``network`` is the engine's name of an internal network, or empty: no network at all.
+    ``proxy`` is the address of the proxy on it that programs are told of.
     ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
     ``waiting`` names the interpreter that is started before the job: ``python``, which imports
     the modules of ``preload``, or ``node``; empty means a cold sandbox. ``data_folders``, by
@@ -2276,6 +2414,7 @@ class SandboxSpec:
     data_folders: tuple[DataFolder, ...] = ()
     network: str = ""
     packages_mib: int = 0
+    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -2384,8 +2523,25 @@ class Engine(Protocol):
         """Called by the runner: a new sandbox, attached before it was started. On any raise
         nothing is left. Raises EngineError; ChannelClosed when cancelled meanwhile."""
 
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """Called by the runner before start(), for a run with a network: one of its own, with
+        the proxy on it. On any raise nothing is left. Raises EngineError."""
+
+    def close_route(self, route: Route) -> None:
+        """Called by the runner when the sandbox was closed or is about to be: waits for that,
+        and leaves nothing of the network. Raises EngineError."""
+
     def leftovers(self) -> list[Lease]:
-        """Called by the reaper: every sandbox of ours, whoever owns it. Raises EngineError."""
+        """Called by the reaper: every sandbox of ours, whoever owns it, and then the networks
+        of sandboxes. Raises EngineError."""
 
     def remove(self, lease: Lease) -> None:
         """Called by the reaper for what is provably dead. Gone already is fine."""
@@ -4025,14 +4181,27 @@ class CommonValves(BaseModel):
         ),
         json_schema_extra={"allowed": "records in TOML or JSON, or a file's path"},
     )
-    network: Literal["none", "packages"] = Field(
-        default="none",
+    network: Literal[NETWORK_MODES] = Field(  # type: ignore[valid-type]
+        default=NO_NETWORK,
         description=(
-            "What runs may reach. none: nothing. packages: before a program starts, Python "
-            "packages are installed from an index, in a sandbox of their own; the program "
-            "itself reaches nothing. Not with the backends `runsc` and `podman`. With codebox, "
-            "both sides must allow it."
+            "The most that runs may reach. none: nothing. packages: before a program starts, "
+            "Python packages are installed from an index, in a sandbox of their own; the program "
+            "itself reaches nothing. allowlist, internet: programs reach, by HTTP and HTTPS "
+            "through a proxy, the names on its list, or any public name (docs/network.md). None "
+            "but none with the backends `runsc` and `podman`. With codebox, both sides must "
+            "allow it."
         ),
+    )
+    egress_container: str = Field(
+        default="run-code-egress",
+        min_length=1,
+        description="Name of that proxy's container in the container engine.",
+    )
+    egress_subnets: str = Field(
+        default="10.231.72.0/21",
+        description="Private network that nobody else uses: each run with a network gets eight "
+        "of its addresses.",
+        json_schema_extra={"allowed": "a private IPv4 network, /27 or larger"},
     )
     packages_index: str = Field(
         default="",
@@ -4045,10 +4214,11 @@ class CommonValves(BaseModel):
         min_length=1,
         description="Name of the internal network in the container engine that it is on.",
     )
-    packages_runtime: str = Field(
+    network_runtime: str = Field(
         default="runsc-net",
         min_length=1,
-        description="Name of a gVisor runtime with a network stack of its own.",
+        description="Name of a gVisor runtime with a network stack of its own, for whatever has "
+        "a network.",
     )
     packages_mb: int = Field(
         default=256,
@@ -4152,6 +4322,12 @@ class CommonValves(BaseModel):
         description="Python modules that a ready sandbox has imported; they must be in the image.",
     )
 
+    @field_validator("egress_subnets")
+    @classmethod
+    def _check_subnets(cls, text: str) -> str:
+        parse_subnets(text)
+        return text
+
     @field_validator("data_folders")
     @classmethod
     def _check_data_folders(cls, text: str) -> str:
@@ -4216,6 +4392,12 @@ class EveryValve(ActionValves, ToolValves):
 
 class PersonalValves(BaseModel):
     """The valves that every user has: a person may lower a limit, and never raise one."""
+
+    network: Literal["", *NETWORK_MODES] = Field(  # type: ignore[valid-type]
+        default="",
+        description="The most that your own runs may reach, as in the administrator's setting, "
+        "beyond which it never goes; empty: the administrator's.",
+    )
 
     timeout_seconds: float = Field(
         default=0,
@@ -4686,6 +4868,162 @@ def _says_gone(error: EngineError) -> bool:
 
 
 # ===== end sandbox_core/engines/docker_channel.py =====
+
+# ===== begin sandbox_core/engines/docker_routes.py =====
+
+"""The ways out of sandboxes, as Docker makes them: for each run an internal network with the
+proxy on it, which goes when the run ends.
+
+On a network of its own a sandbox finds no other one. The host has no address on it, because of
+``inhibit_ipv4``: an internal network alone leaves all of the host's addresses open.
+"""
+
+_LIST_ROUTES_SECONDS = 10.0
+_CLOSE_ROUTE_SECONDS = 20.0
+_TAKEN_WORDS = ("overlap", "conflicts with")
+_NO_PROXY = (
+    "The proxy to the network is not running, so nothing was run. An administrator should "
+    "start it (docs/network.md); then try again."
+)
+_NO_SUBNET = (
+    "There is no free network for this run. Try again in a minute; if it stays, an "
+    "administrator should set egress_subnets to an unused range (docs/network.md)."
+)
+
+
+class DockerRoutes:
+    """Makes and removes them, from any thread."""
+
+    def __init__(self, api: DockerApi) -> None:
+        self._api = api
+
+    def open(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """See Engine.open_route."""
+        self._check_proxy(way.container, deadline)
+        name = route_name(mode, run_id)
+        labels = {
+            LABEL_OWNER: owner,
+            LABEL_RUN: run_id,
+            LABEL_EXPIRES: str(int(expires_at)),
+        }
+        proxy = self._create(name, way.subnets, labels, deadline)
+        try:
+            self._api.call(
+                deadline,
+                "connect_container_to_network",
+                way.container,
+                name,
+                ipv4_address=proxy,
+            )
+        except EngineError:
+            self._remove(name, Deadline(_CLOSE_ROUTE_SECONDS))
+            raise
+        return Route(name, proxy)
+
+    def close(self, route: Route) -> None:
+        """See Engine.close_route."""
+        self._remove(route.network, Deadline(_CLOSE_ROUTE_SECONDS))
+
+    def leftovers(self) -> list[Lease]:
+        """All networks of runs. Raises EngineError."""
+        listed = self._api.call(
+            Deadline(_LIST_ROUTES_SECONDS), "networks", filters={"label": LABEL_OWNER}
+        )
+        return [_lease_of_network(entry) for entry in listed]
+
+    def remove(self, lease: Lease) -> None:
+        """Remove one of leftovers(). Raises EngineError."""
+        self._remove(lease.sandbox_id, Deadline(_LIST_ROUTES_SECONDS))
+
+    def _check_proxy(self, container: str, deadline: Deadline) -> None:
+        try:
+            state = self._api.call(deadline, "inspect_container", container)["State"]
+        except EngineError as error:
+            if "No such container" in error.detail:
+                raise EngineError(_NO_PROXY, error.detail) from error
+            raise
+        if not state.get("Running"):
+            raise EngineError(_NO_PROXY, f"{container} is {state.get('Status')}")
+
+    def _create(
+        self, name: str, subnets: str, labels: dict[str, str], deadline: Deadline
+    ) -> str:
+        """Make the network in the first subnet that is free; returns the proxy's address."""
+        problem = ""
+        for subnet, proxy in route_subnets(subnets):
+            try:
+                self._api.call(
+                    deadline,
+                    "create_network",
+                    name,
+                    driver="bridge",
+                    internal=True,
+                    check_duplicate=True,
+                    labels=labels,
+                    options={"com.docker.network.bridge.inhibit_ipv4": "true"},
+                    ipam={"Driver": "default", "Config": [{"Subnet": subnet}]},
+                )
+                return proxy
+            except EngineError as error:
+                problem = error.detail
+                if not any(words in problem for words in _TAKEN_WORDS):
+                    raise
+        raise EngineError(_NO_SUBNET, problem)
+
+    def _remove(self, network: str, deadline: Deadline) -> None:
+        """Take off whoever is on it, and remove it. Raises EngineError when it stays."""
+        while True:
+            try:
+                seen = self._api.call(deadline, "inspect_network", network)
+                for container in seen.get("Containers") or {}:
+                    self._take_off(container, network, deadline)
+                self._api.call(deadline, "remove_network", network)
+                return
+            except EngineError as error:
+                if _says_no_network(error):
+                    return
+                if deadline.passed():
+                    raise
+            time.sleep(0.1)
+
+    def _take_off(self, container: str, network: str, deadline: Deadline) -> None:
+        # It may be going by itself. Whether it is gone, the network's removal tells.
+        with suppress(EngineError):
+            self._api.call(
+                deadline,
+                "disconnect_container_from_network",
+                container,
+                network,
+                force=True,
+            )
+
+
+def _says_no_network(error: EngineError) -> bool:
+    """Not so for an endpoint that is not found."""
+    return re.search(r"\bnetwork \S+ not found", error.detail) is not None
+
+
+def _lease_of_network(entry: dict[str, Any]) -> Lease:
+    labels = entry["Labels"]
+    expires = labels.get(LABEL_EXPIRES, "")
+    return Lease(
+        sandbox_id=entry["Id"],
+        run_id=labels.get(LABEL_RUN, ""),
+        owner=labels[LABEL_OWNER],
+        expires_at=float(expires) if expires.isdigit() else 0.0,
+        is_network=True,
+    )
+
+
+# ===== end sandbox_core/engines/docker_routes.py =====
 
 # ===== begin sandbox_core/engines/machine.py =====
 
@@ -5176,6 +5514,7 @@ class DockerEngine:
     ) -> None:
         self._address = docker_host or os.environ.get("DOCKER_HOST", "")
         self._api = self._api_class(self._address, self.name.title())
+        self._routes = DockerRoutes(self._api)
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
@@ -5250,6 +5589,22 @@ class DockerEngine:
             packages_mib=spec.packages_mib,
         )
 
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """See Engine.open_route."""
+        return self._routes.open(way, mode, run_id, owner, expires_at, deadline)
+
+    def close_route(self, route: Route) -> None:
+        """See Engine.close_route."""
+        self._routes.close(route)
+
     def leftovers(self) -> list[Lease]:
         """See Engine.leftovers."""
         listed = self._api.call(
@@ -5258,10 +5613,17 @@ class DockerEngine:
             all=True,
             filters={"label": LABEL_OWNER},
         )
-        return [_lease_of(entry) for entry in listed]
+        sandboxes = [_lease_of(entry) for entry in listed]
+        return [*sandboxes, *self._network_leases()]
+
+    def _network_leases(self) -> list[Lease]:
+        return self._routes.leftovers()
 
     def remove(self, lease: Lease) -> None:
         """See Engine.remove. Raises EngineError when it may still be there."""
+        if lease.is_network:
+            self._routes.remove(lease)
+            return
         report = remove_container(self._api, lease.sandbox_id)
         if report.may_linger:
             raise EngineError(
@@ -5421,6 +5783,21 @@ class PodmanEngine(DockerEngine):
         # It would give a timer of systemd to the health check that there is not to be.
         del config["Healthcheck"]
         return config
+
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """See Engine.open_route: there is none here."""
+        raise EngineError(NO_ROUTES)
+
+    def _network_leases(self) -> list[Lease]:
+        return []
 
     def _check_runtime(self, info: dict[str, Any]) -> Finding:
         """Podman's API runs each container in its usual runtime, whatever is asked for."""
@@ -6262,6 +6639,21 @@ class RunscEngine:
                 cwd="/",
             )
 
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """See Engine.open_route: there is none here."""
+        raise EngineError(NO_ROUTES)
+
+    def close_route(self, route: Route) -> None:
+        """See Engine.close_route: nothing can be there."""
+
     def leftovers(self) -> list[Lease]:
         """See Engine.leftovers."""
         return self._state.leases()
@@ -7032,6 +7424,313 @@ def _why(result: RunResult, texts: Sequence[str], settings: InstallSettings) -> 
 
 # ===== end sandbox_core/installer.py =====
 
+# ===== begin sandbox_core/archive.py =====
+
+"""Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
+
+Names from a request are checked before anything starts; names and sizes from a sandbox are
+untrusted, and file contents go to unlinked temporary files, never whole into memory.
+"""
+
+_LONGEST_PART = 255
+_NO_ROOM = "there was no room for it on the server"
+_DEEPEST = 20
+_PAGE = 4096
+_LARGEST_STDIN_MIB = 16
+_LONGEST_NAME = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """All files of a request, its programs last, and the name of each step's program."""
+
+    files: tuple[InputFile, ...]
+    step_names: tuple[str, ...]
+
+
+def plan_files(request: RunRequest) -> InputPlan:
+    """Check the names and sizes of a request's files, and name its programs.
+
+    Raises InvalidRequest for an unsafe or repeated name, an unknown language, more than the
+    work folder holds, or more than 16 MiB of stdin.
+    """
+    taken: set[str] = set()
+    for file in request.files:
+        _check_input_name(file.name)
+        if file.name in taken:
+            raise InvalidRequest(f"There are two files with the name “{file.name}”.")
+        taken.add(file.name)
+    _check_folders(taken)
+    programs = []
+    for step in request.steps:
+        name = free_name(language_named(step.language).file_for(step.code), taken)
+        taken.add(name)
+        programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
+    files = (*request.files, *programs)
+    _check_sizes(files, request)
+    return InputPlan(files, tuple(program.name for program in programs))
+
+
+def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
+    # The folder gives out whole pages.
+    needed = sum(-(-file.size // _PAGE) * _PAGE for file in files)
+    if needed > request.limits.work_mib * MIB:
+        raise InvalidRequest(
+            f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
+            f"{request.limits.work_mib} MB. Leave some out."
+        )
+    if len(request.stdin) > _LARGEST_STDIN_MIB * MIB:
+        raise InvalidRequest(
+            f"The input of a program (stdin) may have {_LARGEST_STDIN_MIB} MB at most. Give "
+            "it a file instead."
+        )
+
+
+def is_input_name(name: str) -> bool:
+    """Whether a file can have this name in the work folder: relative, no tricks, not deep."""
+    parts = name.split("/")
+    return not (
+        not name
+        or "\0" in name
+        or len(parts) > _DEEPEST
+        or any(part in ("", ".", "..") for part in parts)
+        or any(
+            len(part.encode("utf-8", "surrogatepass")) > _LONGEST_PART for part in parts
+        )
+        or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
+    )
+
+
+def _check_input_name(name: str) -> None:
+    if not is_input_name(name):
+        raise InvalidRequest(
+            f"“{name[:80]}” cannot be the name of a file in the work folder."
+        )
+
+
+def _check_folders(names: set[str]) -> None:
+    for name in names:
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in names:
+                raise InvalidRequest(f"“{parent}” cannot be both a file and a folder.")
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """The wanted name, or the first of name_2, name_3, … that no file or folder has."""
+    first_parts = {name.partition("/")[0] for name in taken}
+    stem, dot, suffix = wanted.partition(".")
+    candidate, number = wanted, 1
+    while candidate in taken or candidate in first_parts:
+        number += 1
+        candidate = f"{stem}_{number}{dot}{suffix}"
+    return candidate
+
+
+def safe_output_name(untrusted_name: str) -> str:
+    """A relative name whose parts are no path tricks; it may still need escaping to show."""
+    name = untrusted_name[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+    return "/".join(parts).replace("\0", "�") or "unnamed"
+
+
+class FileReceiver:
+    """Takes the files that a guest sends and keeps each in an unlinked temporary file.
+
+    The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
+    for which this host has no room is lost, and the run goes on.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files: list[OutputFile] = []
+        self._current: OutputFile | None = None
+        self._current_is_lost = False
+        self._total = 0
+        self._lost: list[SkippedFile] = []
+        self._names: set[str] = set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file has begun and not ended."""
+        return self._current is not None
+
+    def begin(self, untrusted_name: str) -> None:
+        """A file starts. Raises ProtocolError when there are too many, or one is open."""
+        count = len(self._files) + len(self._lost)
+        if self._current is not None or count >= self._limits.files:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "file out of turn"
+            )
+        name = safe_output_name(untrusted_name)
+        if name in self._names:  # two that were not valid UTF-8 have become the same
+            name = free_name(name, self._names)
+        self._names.add(name)
+        self._current = OutputFile(name, 0, spooled_file())
+        self._current_is_lost = False
+
+    def data(self, untrusted_data: bytes) -> None:
+        """Bytes of the open file. Raises ProtocolError above the size limits."""
+        file = self._current
+        if file is None:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "data without a file"
+            )
+        size = file.size + len(untrusted_data)
+        self._total += len(untrusted_data)
+        if (
+            size > self._limits.file_mib * MIB
+            or self._total > self._limits.work_mib * MIB
+        ):
+            raise ProtocolError("The sandbox sent a broken message.", "file too large")
+        self._current = replace(file, size=size)
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.write, untrusted_data)
+
+    def end(self) -> None:
+        """The open file is complete. Raises ProtocolError when none is open."""
+        if self._current is None:
+            raise ProtocolError(
+                "The sandbox sent a broken message.", "end without a file"
+            )
+        file, self._current = self._current, None
+        if not self._current_is_lost:
+            self._try_to_keep(file.content.seek, 0)
+        if self._current_is_lost:
+            self._lost.append(SkippedFile(file.name, _NO_ROOM))
+        else:
+            self._files.append(file)
+
+    def _try_to_keep(self, action: Callable[[Any], object], argument: object) -> None:
+        try:
+            action(argument)
+        except OSError:
+            self._current_is_lost = True
+
+    def lost_files(self) -> tuple[SkippedFile, ...]:
+        """Whole files that could not be kept."""
+        return tuple(self._lost)
+
+    def complete_files(self) -> tuple[OutputFile, ...]:
+        """All whole files, sorted by name; an unfinished one is dropped."""
+        if self._current is not None:
+            self._current.content.close()
+            self._current = None
+        return tuple(sorted(self._files, key=lambda file: file.name))
+
+
+# ===== end sandbox_core/archive.py =====
+
+# ===== begin sandbox_core/hints.py =====
+
+"""What to do next after a failure: one table, shared by people and models."""
+
+# In a result's evidence: packages could have been installed.
+PACKAGES_ON = "packages"
+
+# Only the end of the error output tells why a program ended.
+_HINT_REACH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    pattern: re.Pattern[str]
+    sentence: str
+
+
+def _hint(pattern: str, sentence: str) -> _Hint:
+    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
+
+
+_BY_OUTCOME = {
+    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
+    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
+    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
+    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
+    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
+    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
+    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
+}
+
+_NO_SUCH_PACKAGE = (
+    r"^(?:ModuleNotFoundError|ImportError)\b|No matching distribution found"
+)
+_MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
+_INSTALL_IT = (
+    "Packages can be installed before the program: name it in `packages`, or begin the code "
+    "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
+)
+
+# Where programs have a network, the proxy or the lack of any other way is what stopped them.
+_UNREACHED = re.compile(
+    r"Tunnel connection failed|CONNECT tunnel failed|response 403|ERR_ACCESS_DENIED"
+    r"|Forbidden|ProxyError|ERR_DNS_FAIL|Service Unavailable"
+    r"|Name or service not known|Temporary failure in name resolution|getaddrinfo|EAI_AGAIN"
+    r"|Network is unreachable|Connection refused|No route to host|Could not resolve host"
+)
+
+_BY_ERROR = (
+    _hint(
+        r"^EOFError\b|\bread: read error\b",
+        "There is no keyboard here: set the value in the code, or give the input "
+        "beforehand as stdin.",
+    ),
+    _hint(
+        r"No matching distribution found|Failed to establish a new connection"
+        r"|Temporary failure in name resolution|Name or service not known"
+        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
+        r"|Temporary failure resolving",
+        "There is no network in the sandbox, and installing packages is off: use what "
+        "is there (`pip list` shows it) and put the data into the code.",
+    ),
+    _hint(
+        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
+        "That package is not in the sandbox, and installing packages is off: use one that "
+        "is there (`pip list` shows them) or do without.",
+    ),
+    _hint(
+        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
+        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
+        "commands into a Bash block.",
+    ),
+    _hint(
+        r"No such file or directory|ENOENT",
+        "The work folder holds the files that were given to this run and nothing else: use "
+        "their names as they are, or create the file in the same code.",
+    ),
+    _hint(
+        r"command not found",
+        "That command is not in the sandbox: use one that is there, or do it in Python.",
+    ),
+    _hint(
+        r"Read-only file system|Permission denied|EROFS|EACCES",
+        "Only the work folder and `/tmp` can be written to.",
+    ),
+    _hint(
+        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
+        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
+    ),
+)
+
+
+def hint_for(result: RunResult) -> str:
+    """One sentence of advice, as Markdown, after a run that did not end well; empty when
+    all is well or there is nothing to advise. It holds no text of the program."""
+    if result.outcome is not Outcome.FAILED:
+        return _BY_OUTCOME.get(result.outcome, "")
+    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
+    if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
+        return _INSTALL_IT
+    network = result.evidence.get(NETWORK, NO_NETWORK)
+    if reaches_out(network) and _UNREACHED.search(end):
+        return (
+            f"{describe_network(network)} Use the proxy that the environment names "
+            "(`https_proxy`); nothing else leads outside."
+        )
+    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
+
+
+# ===== end sandbox_core/hints.py =====
+
 # ===== begin sandbox_core/payload.py =====
 
 """The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
@@ -7040,7 +7739,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+b2f5bed081e3"
+BUILD_ID = "0.1.0+b9433606aa01"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -9252,202 +9951,6 @@ def display_program() -> str:
 
 # ===== end sandbox_core/guest_program.py =====
 
-# ===== begin sandbox_core/archive.py =====
-
-"""Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
-
-Names from a request are checked before anything starts; names and sizes from a sandbox are
-untrusted, and file contents go to unlinked temporary files, never whole into memory.
-"""
-
-_LONGEST_PART = 255
-_NO_ROOM = "there was no room for it on the server"
-_DEEPEST = 20
-_PAGE = 4096
-_LARGEST_STDIN_MIB = 16
-_LONGEST_NAME = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class InputPlan:
-    """All files of a request, its programs last, and the name of each step's program."""
-
-    files: tuple[InputFile, ...]
-    step_names: tuple[str, ...]
-
-
-def plan_files(request: RunRequest) -> InputPlan:
-    """Check the names and sizes of a request's files, and name its programs.
-
-    Raises InvalidRequest for an unsafe or repeated name, an unknown language, more than the
-    work folder holds, or more than 16 MiB of stdin.
-    """
-    taken: set[str] = set()
-    for file in request.files:
-        _check_input_name(file.name)
-        if file.name in taken:
-            raise InvalidRequest(f"There are two files with the name “{file.name}”.")
-        taken.add(file.name)
-    _check_folders(taken)
-    programs = []
-    for step in request.steps:
-        name = free_name(language_named(step.language).file_for(step.code), taken)
-        taken.add(name)
-        programs.append(InputFile(name, step.code.encode("utf-8", "surrogatepass")))
-    files = (*request.files, *programs)
-    _check_sizes(files, request)
-    return InputPlan(files, tuple(program.name for program in programs))
-
-
-def _check_sizes(files: tuple[InputFile, ...], request: RunRequest) -> None:
-    # The folder gives out whole pages.
-    needed = sum(-(-file.size // _PAGE) * _PAGE for file in files)
-    if needed > request.limits.work_mib * MIB:
-        raise InvalidRequest(
-            f"The files for this run need {needed / MIB:.1f} MB, but the work folder holds "
-            f"{request.limits.work_mib} MB. Leave some out."
-        )
-    if len(request.stdin) > _LARGEST_STDIN_MIB * MIB:
-        raise InvalidRequest(
-            f"The input of a program (stdin) may have {_LARGEST_STDIN_MIB} MB at most. Give "
-            "it a file instead."
-        )
-
-
-def is_input_name(name: str) -> bool:
-    """Whether a file can have this name in the work folder: relative, no tricks, not deep."""
-    parts = name.split("/")
-    return not (
-        not name
-        or "\0" in name
-        or len(parts) > _DEEPEST
-        or any(part in ("", ".", "..") for part in parts)
-        or any(
-            len(part.encode("utf-8", "surrogatepass")) > _LONGEST_PART for part in parts
-        )
-        or any(0xD800 <= ord(character) <= 0xDFFF for character in name)
-    )
-
-
-def _check_input_name(name: str) -> None:
-    if not is_input_name(name):
-        raise InvalidRequest(
-            f"“{name[:80]}” cannot be the name of a file in the work folder."
-        )
-
-
-def _check_folders(names: set[str]) -> None:
-    for name in names:
-        for parent in PurePosixPath(name).parents:
-            if str(parent) in names:
-                raise InvalidRequest(f"“{parent}” cannot be both a file and a folder.")
-
-
-def free_name(wanted: str, taken: set[str]) -> str:
-    """The wanted name, or the first of name_2, name_3, … that no file or folder has."""
-    first_parts = {name.partition("/")[0] for name in taken}
-    stem, dot, suffix = wanted.partition(".")
-    candidate, number = wanted, 1
-    while candidate in taken or candidate in first_parts:
-        number += 1
-        candidate = f"{stem}_{number}{dot}{suffix}"
-    return candidate
-
-
-def safe_output_name(untrusted_name: str) -> str:
-    """A relative name whose parts are no path tricks; it may still need escaping to show."""
-    name = untrusted_name[:_LONGEST_NAME].encode("utf-8", "replace").decode()
-    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
-    return "/".join(parts).replace("\0", "�") or "unnamed"
-
-
-class FileReceiver:
-    """Takes the files that a guest sends and keeps each in an unlinked temporary file.
-
-    The guest was told the bounds; whoever passes them is not our guest: ProtocolError. A file
-    for which this host has no room is lost, and the run goes on.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._files: list[OutputFile] = []
-        self._current: OutputFile | None = None
-        self._current_is_lost = False
-        self._total = 0
-        self._lost: list[SkippedFile] = []
-        self._names: set[str] = set()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a file has begun and not ended."""
-        return self._current is not None
-
-    def begin(self, untrusted_name: str) -> None:
-        """A file starts. Raises ProtocolError when there are too many, or one is open."""
-        count = len(self._files) + len(self._lost)
-        if self._current is not None or count >= self._limits.files:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "file out of turn"
-            )
-        name = safe_output_name(untrusted_name)
-        if name in self._names:  # two that were not valid UTF-8 have become the same
-            name = free_name(name, self._names)
-        self._names.add(name)
-        self._current = OutputFile(name, 0, spooled_file())
-        self._current_is_lost = False
-
-    def data(self, untrusted_data: bytes) -> None:
-        """Bytes of the open file. Raises ProtocolError above the size limits."""
-        file = self._current
-        if file is None:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "data without a file"
-            )
-        size = file.size + len(untrusted_data)
-        self._total += len(untrusted_data)
-        if (
-            size > self._limits.file_mib * MIB
-            or self._total > self._limits.work_mib * MIB
-        ):
-            raise ProtocolError("The sandbox sent a broken message.", "file too large")
-        self._current = replace(file, size=size)
-        if not self._current_is_lost:
-            self._try_to_keep(file.content.write, untrusted_data)
-
-    def end(self) -> None:
-        """The open file is complete. Raises ProtocolError when none is open."""
-        if self._current is None:
-            raise ProtocolError(
-                "The sandbox sent a broken message.", "end without a file"
-            )
-        file, self._current = self._current, None
-        if not self._current_is_lost:
-            self._try_to_keep(file.content.seek, 0)
-        if self._current_is_lost:
-            self._lost.append(SkippedFile(file.name, _NO_ROOM))
-        else:
-            self._files.append(file)
-
-    def _try_to_keep(self, action: Callable[[Any], object], argument: object) -> None:
-        try:
-            action(argument)
-        except OSError:
-            self._current_is_lost = True
-
-    def lost_files(self) -> tuple[SkippedFile, ...]:
-        """Whole files that could not be kept."""
-        return tuple(self._lost)
-
-    def complete_files(self) -> tuple[OutputFile, ...]:
-        """All whole files, sorted by name; an unfinished one is dropped."""
-        if self._current is not None:
-            self._current.content.close()
-            self._current = None
-        return tuple(sorted(self._files, key=lambda file: file.name))
-
-
-# ===== end sandbox_core/archive.py =====
-
 # ===== begin sandbox_core/displays.py =====
 
 """What a run showed, on the host's side: figures, images and rich values, bounded.
@@ -9772,12 +10275,15 @@ def boot_frame(
     waiting: str = "",
     preload: tuple[str, ...] = (),
     has_packages: bool = False,
+    proxy: str = "",
 ) -> bytes:
     """The first frame: who the program is, what it may use, and when the guest gives up.
 
     ``waiting`` and ``preload`` are as in SandboxSpec.
     ``has_packages``: there is a folder for installed packages, and an archive of them comes.
+    ``proxy``: the address of the proxy that programs use.
     """
+    environment = _environment(limits) | proxy_environment(proxy)
     packages = (PACKAGES_FOLDER,) if has_packages else ()
     return encode_header(
         "B",
@@ -9791,7 +10297,7 @@ def boot_frame(
             "folders": [*TMPFS_FOLDERS, *packages],
             "packages": _PACKAGES_ARCHIVE if has_packages else "",
             "mpl_source": _MATPLOTLIB_SOURCE,
-            "env": _environment(limits) | (_PACKAGES_ENV if has_packages else {}),
+            "env": environment | (_PACKAGES_ENV if has_packages else {}),
             "processes": limits.processes,
             "open_files": limits.open_files,
             # Above the folder sizes: a full folder should say "no space left", as anywhere.
@@ -9977,6 +10483,7 @@ def boot_sandbox(
             spec.waiting,
             spec.preload,
             has_packages=bool(spec.packages_mib),
+            proxy=spec.proxy,
         )
         channel.send(encode_program(guest_program()) + frame, deadline)
         reader = FrameReader()
@@ -10306,373 +10813,6 @@ def _is_usable(entry: _Idle) -> bool:
 
 
 # ===== end sandbox_core/pool.py =====
-
-# ===== begin owui_plugin/settings.py =====
-
-"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
-
-A valve is checked by pydantic when an administrator saves it. A variable of the environment
-is checked when it is used: an error while the plugin loads would make Open WebUI switch the
-plugin off, and nobody would read why.
-"""
-
-_ENVIRONMENT_PREFIX = "RUN_CODE_"
-# The service and whoever deploys it know these by names of their own.
-_OWN_VARIABLES = {
-    "codebox_url": "CODEBOX_API_URL",
-    "codebox_secret": "CODEBOX_SECRET",
-    "codebox_timeout": "CODEBOX_TIMEOUT",
-}
-_SHORTEST_SECRET = 32
-# Open WebUI itself reads this one, to sort the buttons; we never see its use.
-_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
-
-_settings_log = logging.getLogger("run_code.settings")
-_names_warned_about: set[str] = set()
-
-
-class SettingsError(InvalidRequest):
-    """A variable of the environment has a value that its setting does not allow."""
-
-
-@dataclass(frozen=True, slots=True)
-class SharedSettings:
-    """What shapes the one runtime of the process: its backend and its queues.
-
-    ``backend`` is “codebox”, or the name of a container engine; ``codebox_url`` is empty then.
-    ``languages`` are the records themselves, wherever they were.
-    Two plugins with equal ``key`` may share a runtime.
-    """
-
-    backend: str
-    codebox_url: str
-    codebox_secret: str = field(repr=False)
-    codebox_timeout: float
-    docker_host: str
-    runtime: str
-    runsc_path: str
-    runsc_sha512: str
-    runsc_address: str
-    image: str
-    images_folder: str
-    pull_missing_image: bool
-    self_test: bool
-    accept_unproven: str
-    data_folders: str
-    languages: str
-    network: str
-    packages_index: str
-    packages_network: str
-    packages_runtime: str
-    packages_mb: int
-    packages_seconds: float
-    packages_allowed: str
-    packages_denied: str
-    max_concurrent_runs: int
-    max_concurrent_runs_per_user: int
-    max_waiting_runs: int
-    warm_sandboxes: int
-    warm_idle_minutes: float
-    warm_memory_mb: int
-    warm_modules: str
-
-    @property
-    def pool(self) -> PoolSettings:
-        """What the pool of ready sandboxes is told."""
-        modules = (name.strip() for name in self.warm_modules.split(","))
-        return PoolSettings(
-            size=self.warm_sandboxes,
-            idle_seconds=60 * self.warm_idle_minutes,
-            memory_budget_mib=self.warm_memory_mb,
-            preload=tuple(name for name in modules if name),
-        )
-
-    @property
-    def may_install(self) -> bool:
-        """Whether a run may ask for packages."""
-        return self.network == "packages"
-
-    @property
-    def installs(self) -> InstallSettings | None:
-        """How packages are installed from here; None when they are not."""
-        if not self.may_install or self.codebox_url:
-            return None
-        return InstallSettings(
-            self.packages_index,
-            self.packages_network,
-            self.packages_runtime,
-            self.packages_mb,
-            self.packages_seconds,
-            package_names(self.packages_allowed),
-            package_names(self.packages_denied),
-        )
-
-    @property
-    def accepted(self) -> tuple[str, ...]:
-        """Names of the limits that need not be proven."""
-        return accepted_names(self.accept_unproven)
-
-    @property
-    def data_targets(self) -> tuple[str, ...]:
-        """Where programs find the data folders."""
-        folders = parse_data_folders(self.data_folders)
-        return tuple(folder.target for folder in folders)
-
-    @property
-    def key(self) -> tuple[str | float, ...]:
-        """These settings as plain values, equal in every copy of this module."""
-        return astuple(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings in force for one call: plain, checked, and hashable.
-
-    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
-    """
-
-    shared: SharedSettings
-    limits: Limits
-    quota: Quota
-    update_address: str
-    shown_output_kb: int
-    model_output_kb: int
-
-
-def resolve_settings(
-    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
-) -> Settings:
-    """The settings in force; called by both plugins at the start of each call.
-
-    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
-    ``user_valves`` (None: there are none) can only lower limits. Raises SettingsError, with
-    the variable, its value and what is allowed, when a variable cannot be used. The languages
-    that an administrator added are known afterwards.
-    """
-    _warn_of_unknown_names(environ)
-    values = EveryValve(**valves.model_dump()).model_dump()
-    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
-        if text := environ.get(environment_name(name), "").strip():
-            values[name] = _environment_value(name, text)
-    _choose_backend(values)
-    _check_data_folders(values)
-    _check_packages(values)
-    # The file may have changed since the valve was checked.
-    values["languages"] = read_language_records(values["languages"])
-    use_added_languages(parse_language_records(values["languages"]))
-    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
-    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
-    return Settings(
-        shared=SharedSettings(
-            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
-        ),
-        limits=limits.lowered(
-            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
-        ),
-        quota=Quota(
-            values["kept_mb_per_run"],
-            values["kept_files_per_user"],
-            values["kept_mb_per_user"],
-            values["delete_oldest_files"],
-        ),
-        update_address=values["update_address"],
-        shown_output_kb=values["shown_output_kb"],
-        model_output_kb=values["model_output_kb"],
-    )
-
-
-def _choose_backend(values: dict[str, Any]) -> None:
-    """Settle where runs go, and leave the service's address only if they go there."""
-    if values["backend"] == "auto":
-        here = usual_engine_name(values["docker_host"], values["runsc_path"])
-        values["backend"] = "codebox" if values["codebox_url"] else here
-    if values["backend"] != "codebox":
-        values["codebox_url"] = ""
-    elif not values["codebox_url"]:
-        raise SettingsError(
-            "The code service has no address. Ask your administrator to set codebox_url "
-            "(CODEBOX_API_URL)."
-        )
-    secret = values["codebox_secret"].encode("utf-8")
-    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
-        raise SettingsError(
-            "The code service has no secret of 32 characters or more. Ask your "
-            "administrator to set codebox_secret (CODEBOX_SECRET)."
-        )
-
-
-def _check_data_folders(values: dict[str, Any]) -> None:
-    """Whether they can be shown from here; they are looked at before a run."""
-    if values["data_folders"] and values["codebox_url"]:
-        raise SettingsError(
-            "Programs run in codebox, which has data folders of its own. Ask your "
-            "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
-        )
-
-
-def _check_packages(values: dict[str, Any]) -> None:
-    if values["network"] != "packages" or values["codebox_url"]:
-        return
-    if values["backend"] in ("podman", "runsc"):
-        raise SettingsError(
-            f"Packages cannot be installed with the backend {values['backend']}. Ask your "
-            "administrator to set network (RUN_CODE_NETWORK) to none, or to use Docker."
-        )
-    if not values["packages_index"]:
-        raise SettingsError(
-            "Packages are allowed, but there is no index to take them from. Ask your "
-            "administrator to set packages_index (RUN_CODE_PACKAGES_INDEX)."
-        )
-
-
-def environment_name(valve: str) -> str:
-    """The variable that overrides a valve; empty when none does."""
-    if valve in _NOT_FROM_ENVIRONMENT:
-        return ""
-    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
-
-
-def describe_allowed(valve: str) -> str:
-    """In words, what values a valve takes: for errors and for the docs."""
-    schema = _SCHEMAS[valve]
-    if schema["type"] == "boolean":
-        return "true or false"
-    if "enum" in schema:
-        return ", ".join(schema["enum"])
-    if schema["type"] == "string":
-        address = "an address with a scheme" if "pattern" in schema else "text"
-        return str(schema.get("allowed", address))
-    kind = "a whole number" if schema["type"] == "integer" else "a number"
-    if "minimum" not in schema:
-        return kind
-    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
-
-
-def _environment_value(name: str, text: str) -> Any:
-    try:
-        return getattr(EveryValve.model_validate({name: text}), name)
-    except ValidationError as error:
-        # A text may be an address, which has no place in a chat; a number is no secret.
-        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
-        raise SettingsError(
-            f"The environment variable {environment_name(name)} must be "
-            f"{describe_allowed(name)}{shown}. {_own_reason(error)}Ask your administrator to "
-            "correct it.",
-            detail=str(error),
-        ) from None
-
-
-def _own_reason(error: ValidationError) -> str:
-    """The sentence of a check of ours, which holds no address; empty for pydantic's words."""
-    reasons = (entry.get("ctx", {}).get("error") for entry in error.errors())
-    return next((f"{reason} " for reason in reasons if reason), "")
-
-
-def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
-    known = {environment_name(name) for name in EveryValve.model_fields}
-    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
-    for name in sorted(ours - known - _names_warned_about):
-        _names_warned_about.add(name)
-        _settings_log.warning("The environment variable %s is no setting here.", name)
-
-
-_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
-# Each valve that sets a limit, with the limit's name.
-LIMIT_OF_VALVE: dict[str, str] = {
-    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
-}
-
-# ===== end owui_plugin/settings.py =====
-
-# ===== begin sandbox_core/inventory.py =====
-
-"""What an image has: its languages with their versions, and Python's packages. A sandbox of it
-is asked, once for each image."""
-
-_SECONDS = 60.0
-_MOST_PACKAGES = 5000
-_LONGEST_WORD = 100
-_PROGRAM = """\
-import concurrent.futures, importlib.metadata, json, re, shutil, subprocess
-
-COMMANDS = {commands!r}
-
-
-def version_of(argv):
-    if shutil.which(argv[0]) is None:
-        return None
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    found = re.search(r"\\d+(?:\\.\\d+)+", done.stdout + done.stderr)
-    return found[0] if found else ""
-
-
-with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    versions = dict(zip(COMMANDS, pool.map(version_of, COMMANDS.values())))
-packages = {{
-    entry.metadata["Name"]: entry.version
-    for entry in importlib.metadata.distributions()
-    if entry.metadata["Name"]
-}}
-languages = {{name: text for name, text in versions.items() if text is not None}}
-print(json.dumps({{"languages": languages, "packages": packages}}))
-"""
-
-
-class InventoryFailed(SandboxError):
-    """What is in the image could not be told; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """Versions by name: of the languages that the image has, and of Python's packages. A
-    version is empty where it could not be told."""
-
-    languages: dict[str, str]
-    packages: dict[str, str]
-
-
-def inventory_request(user: str = "", chat: str = "") -> RunRequest:
-    """The run that asks."""
-    commands = {entry.name: list(entry.version_argv) for entry in known_languages()}
-    program = _PROGRAM.format(commands=commands)
-    limits = Limits(seconds=_SECONDS)
-    return RunRequest(
-        (Step(PYTHON.name, program),), limits=limits, user=user, chat=chat
-    )
-
-
-def read_inventory(result: RunResult) -> Inventory:
-    """What the run told. Raises InventoryFailed."""
-    if result.outcome is not Outcome.OK:
-        raise InventoryFailed(f"It could not be listed what there is. {result.message}")
-    try:
-        untrusted = json.loads(str(result.stdout))
-        languages = _versions(untrusted["languages"])
-        packages = _versions(untrusted["packages"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InventoryFailed(
-            "It could not be listed what there is: the sandbox answered something else. Tell "
-            "your administrator.",
-            detail=repr(error),
-        ) from error
-    known = [entry.name for entry in known_languages() if entry.name in languages]
-    return Inventory({name: languages[name] for name in known}, packages)
-
-
-def _versions(untrusted: dict[str, str]) -> dict[str, str]:
-    """Sorted by name, without regard to case."""
-    pairs = sorted(untrusted.items(), key=lambda pair: pair[0].lower())
-    return {_word(name): _word(version) for name, version in pairs[:_MOST_PACKAGES]}
-
-
-def _word(untrusted: str) -> str:
-    return " ".join(clean_text(untrusted[:_LONGEST_WORD]).split())
-
-
-# ===== end sandbox_core/inventory.py =====
 
 # ===== begin sandbox_core/event_feed.py =====
 
@@ -11379,6 +11519,654 @@ class _Session:
 
 # ===== end sandbox_core/runner.py =====
 
+# ===== begin sandbox_core/installing_runner.py =====
+
+"""A local runner that installs what a run asks for, before its first step and beside its time."""
+
+_install_log = logging.getLogger("run_code.install")
+_IMAGE_SECONDS = 5.0
+_NOTHING = Step(BASH.name, ":\n")
+
+
+class InstallingRunner(LocalRunner):
+    """As LocalRunner. Without ``installs`` a request for packages fails with a sentence, and
+    nothing is looked for in its code."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        image: str,
+        runtime: str = "runsc",
+        installs: InstallSettings | None = None,
+        pool: PoolSettings | None = None,
+        data_folders: DataFolders | None = None,
+    ) -> None:
+        super().__init__(engine, image, runtime, None, pool, data_folders)
+        self._installs = installs
+        self._installer = (
+            Installer(installs, self._run_installer, self._image_id)
+            if installs
+            else None
+        )
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """See Runner.run."""
+        plan_files(request)
+        cancel = cancel or CancelToken()
+        started = time.monotonic()
+        try:
+            wanted = self._gather(request)
+            if self._installer is None or not wanted.packages:
+                return self._marked(super().run(wanted, on_event, cancel), request)
+            archive = self._installer.install(wanted.packages, cancel)
+        except (InstallFailed, InvalidRequest) as problem:
+            return _not_installed(request, problem, cancel, started)
+        result = self._run_with(archive, wanted, on_event, cancel)
+        result = replace(result, total_seconds=time.monotonic() - started)
+        return self._marked(result, request)
+
+    def _marked(self, result: RunResult, request: RunRequest) -> RunResult:
+        """With a word on packages, for whoever gives advice."""
+        if not self._may_install(request):
+            return result
+        return replace(result, evidence={**result.evidence, PACKAGES_ON: "yes"})
+
+    def close(self) -> None:
+        """See Runner.close."""
+        if self._installer is not None:
+            self._installer.close()
+        super().close()
+
+    def _run_with(
+        self,
+        archive: Archive,
+        request: RunRequest,
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> RunResult:
+        """Run a request whose packages are installed; steps that did nothing else are over."""
+        skipped = _empty_steps(request)
+        short = replace(request, steps=request.steps[skipped:] or (_NOTHING,))
+        spec = self.spec_for(request)
+        packages = None
+        content = archive.opened()
+        if content is not None and self._installs is not None:
+            packages = InputFile("packages", content=content)
+            # The archive is there until it is unpacked.
+            spec = replace(spec, packages_mib=2 * self._installs.size_mib)
+        try:
+            result = self.run_placed(short, spec, packages, on_event, cancel)
+        finally:
+            if content is not None:
+                content.close()
+        if result.failed_step is not None:
+            result = replace(result, failed_step=result.failed_step + skipped)
+        names = ", ".join(archive.names)
+        notes = (f"Installed for this run: {names}.",) if names else ()
+        return replace(result, notes=(*notes, *result.notes))
+
+    def _may_install(self, request: RunRequest) -> bool:
+        return self._installer is not None and request.network != NO_NETWORK
+
+    def _gather(self, request: RunRequest) -> RunRequest:
+        if self._may_install(request):
+            return gather_packages(request)
+        if request.packages:
+            raise InvalidRequest(PACKAGES_OFF)
+        return request
+
+    def _run_installer(
+        self, request: RunRequest, with_network: bool, cancel: CancelToken
+    ) -> RunResult:
+        spec = self.spec_for(request)
+        if with_network and self._installs is not None:
+            spec = replace(
+                spec, network=self._installs.network, runtime=self._installs.runtime
+            )
+        return self.run_placed(request, spec, None, None, cancel)
+
+    def _image_id(self) -> str:
+        return self._engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image
+
+
+def _empty_steps(request: RunRequest) -> int:
+    """How many steps at the beginning have nothing left to run."""
+    count = 0
+    for step in request.steps:
+        lines = (line.strip() for line in step.code.split("\n"))
+        if any(line and not line.startswith("#") for line in lines):
+            break
+        count += 1
+    return count
+
+
+def _not_installed(
+    request: RunRequest, problem: SandboxError, cancel: CancelToken, started: float
+) -> RunResult:
+    """The result of a run that ended before its first step."""
+    seconds = time.monotonic() - started
+    if cancel.is_set():
+        message = "The run was stopped on request."
+        return RunResult(
+            request.run_id, Outcome.CANCELLED, message, total_seconds=seconds
+        )
+    _install_log.info("run %s: %s (%s)", request.run_id, problem, problem.detail)
+    return RunResult(
+        request.run_id,
+        Outcome.FAILED,
+        str(problem),
+        exit_code=1,
+        failed_step=0,
+        total_seconds=seconds,
+    )
+
+
+# ===== end sandbox_core/installing_runner.py =====
+
+# ===== begin sandbox_core/network_runner.py =====
+
+"""A local runner that gives each run the network that it may have: packages before its program,
+a way out during it, or nothing at all."""
+
+_network_log = logging.getLogger("run_code.network")
+_ROUTE_SECONDS = 15.0
+_NO_WAY = (
+    "No proxy is named for the mode {mode}, so nothing was run. An administrator should set "
+    "it up (docs/network.md)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """``mode`` is one of NETWORK_MODES and the most that any run gets; ``installs`` and
+    ``egress`` say how, where the mode needs it."""
+
+    mode: str = NO_NETWORK
+    installs: InstallSettings | None = None
+    egress: EgressSettings | None = None
+
+
+class NetworkRunner(InstallingRunner):
+    """As LocalRunner. A request may ask for less than the settings allow, never for more."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        image: str,
+        runtime: str = "runsc",
+        network: NetworkSettings | None = None,
+        pool: PoolSettings | None = None,
+        data_folders: DataFolders | None = None,
+    ) -> None:
+        self._network = network or NetworkSettings()
+        installs = self._network.installs
+        super().__init__(engine, image, runtime, installs, pool, data_folders)
+
+    @property
+    def mode(self) -> str:
+        """The most that any run gets."""
+        return self._network.mode
+
+    def run(
+        self,
+        request: RunRequest,
+        on_event: OnEvent | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """See Runner.run."""
+        mode = lower_mode(self._network.mode, request.network)
+        result = super().run(replace(request, network=mode), on_event, cancel)
+        return replace(result, evidence={**result.evidence, NETWORK: mode})
+
+    def run_placed(
+        self,
+        request: RunRequest,
+        spec: SandboxSpec,
+        packages: InputFile | None,
+        on_event: OnEvent | None,
+        cancel: CancelToken,
+    ) -> RunResult:
+        """See LocalRunner.run_placed."""
+        if spec.network or not reaches_out(request.network):
+            return super().run_placed(request, spec, packages, on_event, cancel)
+        started = time.monotonic()
+        try:
+            route, runtime = self._open_route(request, spec)
+        except SandboxError as problem:
+            _network_log.error("run %s: %s (%s)", spec.run_id, problem, problem.detail)
+            seconds = time.monotonic() - started
+            return RunResult(
+                request.run_id,
+                Outcome.SANDBOX_ERROR,
+                str(problem),
+                total_seconds=seconds,
+            )
+        spec = replace(spec, network=route.network, proxy=route.proxy, runtime=runtime)
+        try:
+            return super().run_placed(request, spec, packages, on_event, cancel)
+        finally:
+            future = self._disposer.submit(self._engine.close_route, route)
+            future.add_done_callback(_log_failed_close)
+
+    def _open_route(self, request: RunRequest, spec: SandboxSpec) -> tuple[Route, str]:
+        way = self._network.egress
+        if way is None:
+            raise EngineError(_NO_WAY.format(mode=request.network))
+        route = self._engine.open_route(
+            way,
+            request.network,
+            spec.run_id,
+            spec.owner,
+            spec.expires_at,
+            Deadline(_ROUTE_SECONDS),
+        )
+        return route, way.runtime
+
+
+def _log_failed_close(future: Future[None]) -> None:
+    error = future.exception()
+    if error is not None:
+        _network_log.error("a network of a run could not be removed: %r", error)
+
+
+# ===== end sandbox_core/network_runner.py =====
+
+# ===== begin owui_plugin/settings.py =====
+
+"""Settings of the plugins: Open WebUI's valves, and the environment, which wins.
+
+A valve is checked by pydantic when an administrator saves it. A variable of the environment
+is checked when it is used: an error while the plugin loads would make Open WebUI switch the
+plugin off, and nobody would read why.
+"""
+
+_ENVIRONMENT_PREFIX = "RUN_CODE_"
+# The service and whoever deploys it know these by names of their own.
+_OWN_VARIABLES = {
+    "codebox_url": "CODEBOX_API_URL",
+    "codebox_secret": "CODEBOX_SECRET",
+    "codebox_timeout": "CODEBOX_TIMEOUT",
+}
+_SHORTEST_SECRET = 32
+# Open WebUI itself reads this one, to sort the buttons; we never see its use.
+_NOT_FROM_ENVIRONMENT = frozenset({"priority"})
+
+_settings_log = logging.getLogger("run_code.settings")
+_names_warned_about: set[str] = set()
+
+
+class SettingsError(InvalidRequest):
+    """A variable of the environment has a value that its setting does not allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSettings:
+    """What shapes the one runtime of the process: its backend and its queues.
+
+    ``backend`` is “codebox”, or the name of a container engine; ``codebox_url`` is empty then.
+    ``languages`` are the records themselves, wherever they were.
+    Two plugins with equal ``key`` may share a runtime.
+    """
+
+    backend: str
+    codebox_url: str
+    codebox_secret: str = field(repr=False)
+    codebox_timeout: float
+    docker_host: str
+    runtime: str
+    runsc_path: str
+    runsc_sha512: str
+    runsc_address: str
+    image: str
+    images_folder: str
+    pull_missing_image: bool
+    self_test: bool
+    accept_unproven: str
+    data_folders: str
+    languages: str
+    network: str
+    egress_container: str
+    egress_subnets: str
+    network_runtime: str
+    packages_index: str
+    packages_network: str
+    packages_mb: int
+    packages_seconds: float
+    packages_allowed: str
+    packages_denied: str
+    max_concurrent_runs: int
+    max_concurrent_runs_per_user: int
+    max_waiting_runs: int
+    warm_sandboxes: int
+    warm_idle_minutes: float
+    warm_memory_mb: int
+    warm_modules: str
+
+    @property
+    def pool(self) -> PoolSettings:
+        """What the pool of ready sandboxes is told."""
+        modules = (name.strip() for name in self.warm_modules.split(","))
+        return PoolSettings(
+            size=self.warm_sandboxes,
+            idle_seconds=60 * self.warm_idle_minutes,
+            memory_budget_mib=self.warm_memory_mb,
+            preload=tuple(name for name in modules if name),
+        )
+
+    @property
+    def installs(self) -> InstallSettings | None:
+        """How packages are installed from here; None when they are not."""
+        if not may_install_in(self.network) or not self.packages_index:
+            return None
+        return InstallSettings(
+            self.packages_index,
+            self.packages_network,
+            self.network_runtime,
+            self.packages_mb,
+            self.packages_seconds,
+            package_names(self.packages_allowed),
+            package_names(self.packages_denied),
+        )
+
+    @property
+    def networks(self) -> NetworkSettings:
+        """What runs that are started from here may reach, and how."""
+        way = EgressSettings(
+            self.egress_container, self.network_runtime, self.egress_subnets
+        )
+        return NetworkSettings(self.network, self.installs, way)
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Names of the limits that need not be proven."""
+        return accepted_names(self.accept_unproven)
+
+    @property
+    def data_targets(self) -> tuple[str, ...]:
+        """Where programs find the data folders."""
+        folders = parse_data_folders(self.data_folders)
+        return tuple(folder.target for folder in folders)
+
+    @property
+    def key(self) -> tuple[str | float, ...]:
+        """These settings as plain values, equal in every copy of this module."""
+        return astuple(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force for one call: plain, checked, and hashable.
+
+    ``network`` is what this call's run may reach at most.
+    ``shown_output_kb`` and ``model_output_kb`` are in KiB of UTF-8 text.
+    """
+
+    shared: SharedSettings
+    limits: Limits
+    network: str
+    quota: Quota
+    update_address: str
+    shown_output_kb: int
+    model_output_kb: int
+
+    @property
+    def may_install(self) -> bool:
+        """Whether the run may ask for packages. Whether a service can install them, it says."""
+        here = self.shared.installs is not None
+        return may_install_in(self.network) and (here or bool(self.shared.codebox_url))
+
+
+def resolve_settings(
+    valves: CommonValves, user_valves: PersonalValves | None, environ: Mapping[str, str]
+) -> Settings:
+    """The settings in force; called by both plugins at the start of each call.
+
+    The environment's RUN_CODE_ variables win over the valves; an empty one counts as unset.
+    ``user_valves`` (None: there are none) can only lower limits and network. Raises
+    SettingsError, with the variable, its value and what is allowed, when a variable cannot be
+    used. The languages that an administrator added are known afterwards.
+    """
+    _warn_of_unknown_names(environ)
+    values = EveryValve(**valves.model_dump()).model_dump()
+    for name in values.keys() - _NOT_FROM_ENVIRONMENT:
+        if text := environ.get(environment_name(name), "").strip():
+            values[name] = _environment_value(name, text)
+    _choose_backend(values)
+    _check_data_folders(values)
+    _check_network(values)
+    # The file may have changed since the valve was checked.
+    values["languages"] = read_language_records(values["languages"])
+    use_added_languages(parse_language_records(values["languages"]))
+    limits = Limits(**{limit: values[valve] for valve, limit in LIMIT_OF_VALVE.items()})
+    own = user_valves.model_dump(exclude_defaults=True) if user_valves else {}
+    network = lower_mode(values["network"], own.pop("network", ""))
+    return Settings(
+        shared=SharedSettings(
+            **{entry.name: values[entry.name] for entry in fields(SharedSettings)}
+        ),
+        limits=limits.lowered(
+            **{LIMIT_OF_VALVE[name]: value for name, value in own.items()}
+        ),
+        network=network,
+        quota=Quota(
+            values["kept_mb_per_run"],
+            values["kept_files_per_user"],
+            values["kept_mb_per_user"],
+            values["delete_oldest_files"],
+        ),
+        update_address=values["update_address"],
+        shown_output_kb=values["shown_output_kb"],
+        model_output_kb=values["model_output_kb"],
+    )
+
+
+def _choose_backend(values: dict[str, Any]) -> None:
+    """Settle where runs go, and leave the service's address only if they go there."""
+    if values["backend"] == "auto":
+        here = usual_engine_name(values["docker_host"], values["runsc_path"])
+        values["backend"] = "codebox" if values["codebox_url"] else here
+    if values["backend"] != "codebox":
+        values["codebox_url"] = ""
+    elif not values["codebox_url"]:
+        raise SettingsError(
+            "The code service has no address. Ask your administrator to set codebox_url "
+            "(CODEBOX_API_URL)."
+        )
+    secret = values["codebox_secret"].encode("utf-8")
+    if values["codebox_url"] and len(secret) < _SHORTEST_SECRET:
+        raise SettingsError(
+            "The code service has no secret of 32 characters or more. Ask your "
+            "administrator to set codebox_secret (CODEBOX_SECRET)."
+        )
+
+
+def _check_data_folders(values: dict[str, Any]) -> None:
+    """Whether they can be shown from here; they are looked at before a run."""
+    if values["data_folders"] and values["codebox_url"]:
+        raise SettingsError(
+            "Programs run in codebox, which has data folders of its own. Ask your "
+            "administrator to set CODEBOX_DATA_FOLDERS there and to empty data_folders here."
+        )
+
+
+def _check_network(values: dict[str, Any]) -> None:
+    """Whether what runs may reach can be reached from here."""
+    if not may_install_in(values["network"]) or values["codebox_url"]:
+        return
+    if reaches_out(values["network"]):
+        if values["backend"] != DockerEngine.name:
+            raise SettingsError(NO_ROUTES)
+        return
+    if values["backend"] in ("podman", "runsc"):
+        raise SettingsError(
+            f"Packages cannot be installed with the backend {values['backend']}. Ask your "
+            "administrator to set network (RUN_CODE_NETWORK) to none, or to use Docker."
+        )
+    if not values["packages_index"]:
+        raise SettingsError(
+            "Packages are allowed, but there is no index to take them from. Ask your "
+            "administrator to set packages_index (RUN_CODE_PACKAGES_INDEX)."
+        )
+
+
+def environment_name(valve: str) -> str:
+    """The variable that overrides a valve; empty when none does."""
+    if valve in _NOT_FROM_ENVIRONMENT:
+        return ""
+    return _OWN_VARIABLES.get(valve, _ENVIRONMENT_PREFIX + valve.upper())
+
+
+def describe_allowed(valve: str) -> str:
+    """In words, what values a valve takes: for errors and for the docs."""
+    schema = _SCHEMAS[valve]
+    if schema["type"] == "boolean":
+        return "true or false"
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    if schema["type"] == "string":
+        address = "an address with a scheme" if "pattern" in schema else "text"
+        return str(schema.get("allowed", address))
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    if "minimum" not in schema:
+        return kind
+    return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+
+
+def _environment_value(name: str, text: str) -> Any:
+    try:
+        return getattr(EveryValve.model_validate({name: text}), name)
+    except ValidationError as error:
+        # A text may be an address, which has no place in a chat; a number is no secret.
+        shown = "" if _SCHEMAS[name]["type"] == "string" else f", not “{text[:40]}”"
+        raise SettingsError(
+            f"The environment variable {environment_name(name)} must be "
+            f"{describe_allowed(name)}{shown}. {_own_reason(error)}Ask your administrator to "
+            "correct it.",
+            detail=str(error),
+        ) from None
+
+
+def _own_reason(error: ValidationError) -> str:
+    """The sentence of a check of ours, which holds no address; empty for pydantic's words."""
+    reasons = (entry.get("ctx", {}).get("error") for entry in error.errors())
+    return next((f"{reason} " for reason in reasons if reason), "")
+
+
+def _warn_of_unknown_names(environ: Mapping[str, str]) -> None:
+    known = {environment_name(name) for name in EveryValve.model_fields}
+    ours = {name for name in environ if name.startswith(_ENVIRONMENT_PREFIX)}
+    for name in sorted(ours - known - _names_warned_about):
+        _names_warned_about.add(name)
+        _settings_log.warning("The environment variable %s is no setting here.", name)
+
+
+_SCHEMAS: dict[str, dict[str, Any]] = EveryValve.model_json_schema()["properties"]
+# Each valve that sets a limit, with the limit's name.
+LIMIT_OF_VALVE: dict[str, str] = {
+    valve: schema["limit"] for valve, schema in _SCHEMAS.items() if "limit" in schema
+}
+
+# ===== end owui_plugin/settings.py =====
+
+# ===== begin sandbox_core/inventory.py =====
+
+"""What an image has: its languages with their versions, and Python's packages. A sandbox of it
+is asked, once for each image."""
+
+_SECONDS = 60.0
+_MOST_PACKAGES = 5000
+_LONGEST_WORD = 100
+_PROGRAM = """\
+import concurrent.futures, importlib.metadata, json, re, shutil, subprocess
+
+COMMANDS = {commands!r}
+
+
+def version_of(argv):
+    if shutil.which(argv[0]) is None:
+        return None
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r"\\d+(?:\\.\\d+)+", done.stdout + done.stderr)
+    return found[0] if found else ""
+
+
+with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    versions = dict(zip(COMMANDS, pool.map(version_of, COMMANDS.values())))
+packages = {{
+    entry.metadata["Name"]: entry.version
+    for entry in importlib.metadata.distributions()
+    if entry.metadata["Name"]
+}}
+languages = {{name: text for name, text in versions.items() if text is not None}}
+print(json.dumps({{"languages": languages, "packages": packages}}))
+"""
+
+
+class InventoryFailed(SandboxError):
+    """What is in the image could not be told; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Versions by name: of the languages that the image has, and of Python's packages. A
+    version is empty where it could not be told."""
+
+    languages: dict[str, str]
+    packages: dict[str, str]
+
+
+def inventory_request(user: str = "", chat: str = "") -> RunRequest:
+    """The run that asks."""
+    commands = {entry.name: list(entry.version_argv) for entry in known_languages()}
+    program = _PROGRAM.format(commands=commands)
+    limits = Limits(seconds=_SECONDS)
+    return RunRequest(
+        (Step(PYTHON.name, program),),
+        limits=limits,
+        user=user,
+        chat=chat,
+        network=NO_NETWORK,
+    )
+
+
+def read_inventory(result: RunResult) -> Inventory:
+    """What the run told. Raises InventoryFailed."""
+    if result.outcome is not Outcome.OK:
+        raise InventoryFailed(f"It could not be listed what there is. {result.message}")
+    try:
+        untrusted = json.loads(str(result.stdout))
+        languages = _versions(untrusted["languages"])
+        packages = _versions(untrusted["packages"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InventoryFailed(
+            "It could not be listed what there is: the sandbox answered something else. Tell "
+            "your administrator.",
+            detail=repr(error),
+        ) from error
+    known = [entry.name for entry in known_languages() if entry.name in languages]
+    return Inventory({name: languages[name] for name in known}, packages)
+
+
+def _versions(untrusted: dict[str, str]) -> dict[str, str]:
+    """Sorted by name, without regard to case."""
+    pairs = sorted(untrusted.items(), key=lambda pair: pair[0].lower())
+    return {_word(name): _word(version) for name, version in pairs[:_MOST_PACKAGES]}
+
+
+def _word(untrusted: str) -> str:
+    return " ".join(clean_text(untrusted[:_LONGEST_WORD]).split())
+
+
+# ===== end sandbox_core/inventory.py =====
+
 # ===== begin sandbox_core/doctor.py =====
 
 """Looks at a host and proves by running things that sandboxes work on it."""
@@ -11482,7 +12270,7 @@ def _absent(languages: Sequence[Language], present: Sequence[Language]) -> Findi
 def _prove_language(runner: Runner, language: Language, limits: Limits) -> Finding:
     test = language.self_test
     steps = (Step(language.name, test.code),)
-    result = runner.run(RunRequest(steps, limits=limits))
+    result = runner.run(RunRequest(steps, limits=limits, network=NO_NETWORK))
     if result.outcome is Outcome.OK and str(result.stdout) == test.expected_stdout:
         kernel = " ".join(result.evidence.get("kernel", "").split()[:3])
         text = (
@@ -11500,7 +12288,8 @@ def _prove_language(runner: Runner, language: Language, limits: Limits) -> Findi
 
 def _prove(runner: Runner, proof: Proof, cancel: CancelToken) -> Finding:
     limits = Limits().lowered(**({"seconds": _PROOF_SECONDS} | proof.limits))
-    request = RunRequest((Step(PYTHON.name, proof.code),), limits=limits)
+    steps = (Step(PYTHON.name, proof.code),)
+    request = RunRequest(steps, limits=limits, network=NO_NETWORK)
     result = runner.run(request, cancel=cancel)
     if proof.holds(result):
         return Finding(proof.name, True, f"{proof.title}. {result.message}".rstrip())
@@ -11568,247 +12357,55 @@ def _what_happened(result: RunResult) -> str:
 
 # ===== end sandbox_core/doctor.py =====
 
-# ===== begin sandbox_core/hints.py =====
+# ===== begin sandbox_core/network_proof.py =====
 
-"""What to do next after a failure: one table, shared by people and models."""
+"""Proves that programs with a network reach the proxy, and nothing private through or past it."""
 
-# In a result's evidence: packages could have been installed.
-PACKAGES_ON = "packages"
+_LOOK_SECONDS = 20.0
+_PROXY_PROGRAM = """\
+import os, re, socket
 
-# Only the end of the error output tells why a program ended.
-_HINT_REACH = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Hint:
-    pattern: re.Pattern[str]
-    sentence: str
-
-
-def _hint(pattern: str, sentence: str) -> _Hint:
-    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
-
-
-_BY_OUTCOME = {
-    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
-    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
-    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
-    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
-    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
-    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
-    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
-}
-
-_NO_SUCH_PACKAGE = (
-    r"^(?:ModuleNotFoundError|ImportError)\b|No matching distribution found"
-)
-_MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
-_INSTALL_IT = (
-    "Packages can be installed before the program: name it in `packages`, or begin the code "
-    "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
-)
-
-_BY_ERROR = (
-    _hint(
-        r"^EOFError\b|\bread: read error\b",
-        "There is no keyboard here: set the value in the code, or give the input "
-        "beforehand as stdin.",
-    ),
-    _hint(
-        r"No matching distribution found|Failed to establish a new connection"
-        r"|Temporary failure in name resolution|Name or service not known"
-        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
-        r"|Temporary failure resolving",
-        "There is no network in the sandbox, and installing packages is off: use what "
-        "is there (`pip list` shows it) and put the data into the code.",
-    ),
-    _hint(
-        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
-        "That package is not in the sandbox, and installing packages is off: use one that "
-        "is there (`pip list` shows them) or do without.",
-    ),
-    _hint(
-        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
-        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
-        "commands into a Bash block.",
-    ),
-    _hint(
-        r"No such file or directory|ENOENT",
-        "The work folder holds the files that were given to this run and nothing else: use "
-        "their names as they are, or create the file in the same code.",
-    ),
-    _hint(
-        r"command not found",
-        "That command is not in the sandbox: use one that is there, or do it in Python.",
-    ),
-    _hint(
-        r"Read-only file system|Permission denied|EROFS|EACCES",
-        "Only the work folder and `/tmp` can be written to.",
-    ),
-    _hint(
-        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
-        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
-    ),
-)
+proxy = re.search("//(.*):", os.environ["http_proxy"])[1]
+places = ("10.0.0.1", "127.0.0.1", "169.254.169.254", "[fd00:ec2::254]")
+requests = [f"GET http://{place}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n" for place in places]
+requests += [f"CONNECT {place}:443 HTTP/1.1\\r\\n\\r\\n" for place in places]
+told = []
+for request in requests:
+    try:
+        with socket.create_connection((proxy, 3128), 3) as link:
+            link.settimeout(5)
+            link.sendall(request.encode())
+            told.append(link.recv(100).decode("latin-1").split(" ")[1])
+    except (OSError, IndexError) as error:
+        told.append(type(error).__name__)
+try:
+    socket.create_connection(("169.254.169.254", 80), 1).close()
+    told.append("past")
+except OSError:
+    pass
+print(*sorted(set(told)))
+"""
+_DENIED_STATUS = "403"
+_PROXY_MEND = "docker logs run-code-egress   # and docs/network.md"
+_PROXY_WHY = "Otherwise programs reach your internal services, or nothing at all."
 
 
-def hint_for(result: RunResult) -> str:
-    """One sentence of advice, as Markdown, after a run that did not end well; empty when
-    all is well or there is nothing to advise. It holds no text of the program."""
-    if result.outcome is not Outcome.FAILED:
-        return _BY_OUTCOME.get(result.outcome, "")
-    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
-    if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
-        return _INSTALL_IT
-    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
+def examine_network(runner: NetworkRunner) -> list[Finding]:
+    """One finding on the way out that this runner gives; none where it gives none. Takes some
+    seconds: it starts a sandbox."""
+    if not reaches_out(runner.mode):
+        return []
+    limits = Limits(seconds=_LOOK_SECONDS)
+    result = runner.run(RunRequest((Step(PYTHON.name, _PROXY_PROGRAM),), limits=limits))
+    said = str(result.stdout).strip()
+    if result.outcome is Outcome.OK and said == _DENIED_STATUS:
+        text = "Programs reach the proxy, which refuses private addresses, and nothing else."
+        return [Finding("network-proxy", True, text)]
+    text = result.message or f"Private addresses are not all refused: {said[:200]}"
+    return [Finding("network-proxy", False, text, _PROXY_MEND, _PROXY_WHY)]
 
 
-# ===== end sandbox_core/hints.py =====
-
-# ===== begin sandbox_core/installing_runner.py =====
-
-"""A local runner that installs what a run asks for, before its first step and beside its time."""
-
-_install_log = logging.getLogger("run_code.install")
-_IMAGE_SECONDS = 5.0
-_NOTHING = Step(BASH.name, ":\n")
-
-
-class InstallingRunner(LocalRunner):
-    """As LocalRunner. Without ``installs`` a request for packages fails with a sentence, and
-    nothing is looked for in its code."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        image: str,
-        runtime: str = "runsc",
-        installs: InstallSettings | None = None,
-        pool: PoolSettings | None = None,
-        data_folders: DataFolders | None = None,
-    ) -> None:
-        super().__init__(engine, image, runtime, None, pool, data_folders)
-        self._installs = installs
-        self._installer = (
-            Installer(installs, self._run_installer, self._image_id)
-            if installs
-            else None
-        )
-
-    def run(
-        self,
-        request: RunRequest,
-        on_event: OnEvent | None = None,
-        cancel: CancelToken | None = None,
-    ) -> RunResult:
-        """See Runner.run."""
-        plan_files(request)
-        cancel = cancel or CancelToken()
-        started = time.monotonic()
-        try:
-            wanted = self._gather(request)
-            if self._installer is None or not wanted.packages:
-                return self._marked(super().run(wanted, on_event, cancel))
-            archive = self._installer.install(wanted.packages, cancel)
-        except (InstallFailed, InvalidRequest) as problem:
-            return _not_installed(request, problem, cancel, started)
-        result = self._run_with(archive, wanted, on_event, cancel)
-        return self._marked(replace(result, total_seconds=time.monotonic() - started))
-
-    def _marked(self, result: RunResult) -> RunResult:
-        """With a word on packages, for whoever gives advice."""
-        if self._installer is None:
-            return result
-        return replace(result, evidence={**result.evidence, PACKAGES_ON: "yes"})
-
-    def close(self) -> None:
-        """See Runner.close."""
-        if self._installer is not None:
-            self._installer.close()
-        super().close()
-
-    def _run_with(
-        self,
-        archive: Archive,
-        request: RunRequest,
-        on_event: OnEvent | None,
-        cancel: CancelToken,
-    ) -> RunResult:
-        """Run a request whose packages are installed; steps that did nothing else are over."""
-        skipped = _empty_steps(request)
-        short = replace(request, steps=request.steps[skipped:] or (_NOTHING,))
-        spec = self.spec_for(request)
-        packages = None
-        content = archive.opened()
-        if content is not None and self._installs is not None:
-            packages = InputFile("packages", content=content)
-            # The archive is there until it is unpacked.
-            spec = replace(spec, packages_mib=2 * self._installs.size_mib)
-        try:
-            result = self.run_placed(short, spec, packages, on_event, cancel)
-        finally:
-            if content is not None:
-                content.close()
-        if result.failed_step is not None:
-            result = replace(result, failed_step=result.failed_step + skipped)
-        names = ", ".join(archive.names)
-        notes = (f"Installed for this run: {names}.",) if names else ()
-        return replace(result, notes=(*notes, *result.notes))
-
-    def _gather(self, request: RunRequest) -> RunRequest:
-        if self._installer is not None:
-            return gather_packages(request)
-        if request.packages:
-            raise InvalidRequest(PACKAGES_OFF)
-        return request
-
-    def _run_installer(
-        self, request: RunRequest, with_network: bool, cancel: CancelToken
-    ) -> RunResult:
-        spec = self.spec_for(request)
-        if with_network and self._installs is not None:
-            spec = replace(
-                spec, network=self._installs.network, runtime=self._installs.runtime
-            )
-        return self.run_placed(request, spec, None, None, cancel)
-
-    def _image_id(self) -> str:
-        return self._engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image
-
-
-def _empty_steps(request: RunRequest) -> int:
-    """How many steps at the beginning have nothing left to run."""
-    count = 0
-    for step in request.steps:
-        lines = (line.strip() for line in step.code.split("\n"))
-        if any(line and not line.startswith("#") for line in lines):
-            break
-        count += 1
-    return count
-
-
-def _not_installed(
-    request: RunRequest, problem: SandboxError, cancel: CancelToken, started: float
-) -> RunResult:
-    """The result of a run that ended before its first step."""
-    seconds = time.monotonic() - started
-    if cancel.is_set():
-        message = "The run was stopped on request."
-        return RunResult(
-            request.run_id, Outcome.CANCELLED, message, total_seconds=seconds
-        )
-    _install_log.info("run %s: %s (%s)", request.run_id, problem, problem.detail)
-    return RunResult(
-        request.run_id,
-        Outcome.FAILED,
-        str(problem),
-        exit_code=1,
-        failed_step=0,
-        total_seconds=seconds,
-    )
-
-
-# ===== end sandbox_core/installing_runner.py =====
+# ===== end sandbox_core/network_proof.py =====
 
 # ===== begin sandbox_core/reaper.py =====
 
@@ -11871,7 +12468,8 @@ class Reaper:
             return
         self._last_problem = ""
         for lease in removed:
-            _reaper_log.info("removed the left-over sandbox of run %s", lease.run_id)
+            kind = "network" if lease.is_network else "sandbox"
+            _reaper_log.info("removed the left-over %s of run %s", kind, lease.run_id)
 
 
 # ===== end sandbox_core/reaper.py =====
@@ -12081,6 +12679,8 @@ def encode_request(request: RunRequest) -> tuple[dict[str, Any], dict[str, bytes
             for file, part in zip(request.files, parts, strict=True)
         ],
     }
+    if request.network:
+        plain["network"] = request.network
     if request.packages:
         plain["packages"] = list(request.packages)
     if request.stdin:
@@ -12490,11 +13090,11 @@ def open_backend(shared: SharedSettings) -> Backend:
     if shared.runsc_sha512 and shared.backend == RunscEngine.name:
         start_runsc_download(shared.runsc_address, shared.runsc_sha512)
     engine = _engine(shared)
-    runner = InstallingRunner(
+    runner = NetworkRunner(
         engine,
         shared.image,
         shared.runtime,
-        shared.installs,
+        shared.networks,
         pool=shared.pool,
         data_folders=_data_folders(shared, engine),
     )
@@ -12514,7 +13114,8 @@ def examine_backend(shared: SharedSettings) -> list[Finding]:
         findings = examine(
             engine, shared.image, shared.runtime, accepted=shared.accepted
         )
-        return findings + _examine_data_folders(_data_folders(shared, engine))
+        findings += _examine_data_folders(_data_folders(shared, engine))
+        return findings + _examine_network(shared, engine)
     remote = _remote(shared)
     try:
         return remote.findings()
@@ -12556,6 +13157,14 @@ def _data_folders(shared: SharedSettings, engine: Engine) -> DataFolders:
     forbidden = [data_folder()] if is_open_webui_here() else []
     folders = parse_data_folders(shared.data_folders)
     return DataFolders(folders, forbidden, engine.is_here)
+
+
+def _examine_network(shared: SharedSettings, engine: Engine) -> list[Finding]:
+    runner = NetworkRunner(engine, shared.image, shared.runtime, shared.networks)
+    try:
+        return examine_network(runner)
+    finally:
+        runner.close()
 
 
 def _examine_data_folders(folders: DataFolders) -> list[Finding]:
@@ -12763,6 +13372,7 @@ def audit_record(
         "seconds": round(result.seconds, 3),
         "total_seconds": round(result.total_seconds, 3),
         "image": result.evidence.get("image", ""),
+        "network": result.evidence.get(NETWORK, NO_NETWORK),
         **facts,
     }
     if with_code:
@@ -13624,7 +14234,10 @@ def run_plugin_file(plugin: str) -> int:
         runner = open_backend(settings.shared).runner
         steps = (Step(options.language, sys.stdin.read()),)
         try:
-            result = runner.run(RunRequest(steps, limits=settings.limits), print_event)
+            request = RunRequest(
+                steps, limits=settings.limits, network=settings.network
+            )
+            result = runner.run(request, print_event)
         finally:
             runner.close()
     except SandboxError as error:
@@ -14713,7 +15326,7 @@ _PACKAGES_OF_IMAGES = {
 _INSTALLS_OFF = "Packages cannot be installed.\n"
 _INSTALLS_ON = (
     "Python packages that are not there are installed first, if packages names them (wheels of\n"
-    "the index only); the program itself has no network all the same.\n"
+    "the index only).\n"
 )
 
 
@@ -14758,7 +15371,7 @@ class Tools:
         try:
             settings = resolve_settings(valves, user.get("valves"), os.environ)
             program, known = read_call(code, language)
-            if packages and not settings.shared.may_install:
+            if packages and not settings.may_install:
                 raise InvalidRequest(PACKAGES_OFF)
         except SandboxError as error:
             return await _refuse(__event_emitter__, str(error))
@@ -14776,6 +15389,7 @@ class Tools:
             user=place.user_id,
             chat=place.chat_id,
             packages=_names(packages),
+            network=settings.network,
         )
         call = _Call(request, known.title, place, files, __event_emitter__)
         result = await call.run(settings)
@@ -14955,7 +15569,8 @@ def _describe_tool(valves: ToolValves) -> str:
     data = f"Folders with data, read-only: {targets}.\n" if targets else ""
     languages = ", ".join(_languages_of(settings.shared))
     packages = _PACKAGES_OF_IMAGES.get(image_name(settings.shared.image), "")
-    installs = _INSTALLS_ON if settings.shared.may_install else _INSTALLS_OFF
+    installs = _INSTALLS_ON if settings.may_install else _INSTALLS_OFF
+    network = describe_network(settings.network)
     return f"""Run a program in a fresh, isolated Linux sandbox and get what it prints.
 
 Use it to calculate, to work with data, or to check that code works. Print what you want to
@@ -14965,7 +15580,8 @@ The work folder, /mnt/data, holds the files that were attached to this chat and 
 earlier calls saved there, under their own names. What a program saves there is kept (at most
 {limits.files} files of a call; no hidden ones, no empty ones) and shown to the user under your
 answer, images as images. To point to one, write [name](sandbox:/mnt/data/name). Nothing else
-persists: no variables, no processes. There is no network and no keyboard.
+persists: no variables, no processes. There is no keyboard.
+{network}
 {installs}{data}{packages}Languages: {languages}.
 Limits: at most {limits.seconds:g} s, {limits.memory_mib} MB memory, \
 {limits.cpus:g} CPU, {limits.processes} processes, {limits.work_mib} MB of files. The result \

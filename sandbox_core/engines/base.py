@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sandbox_core.data_folders import DataFolder
 from sandbox_core.deadline import Deadline
+from sandbox_core.egress import EgressSettings, Route
 from sandbox_core.leases import Lease
 from sandbox_core.limits import Limits
 
@@ -32,6 +33,7 @@ class SandboxSpec:
     command line can be read from outside, and the command line from inside.
 
     ``network`` is the engine's name of an internal network, or empty: no network at all.
+    ``proxy`` is the address of the proxy on it that programs are told of.
     ``packages_mib`` is the size of a folder for installed packages; 0: there is none.
     ``waiting`` names the interpreter that is started before the job: ``python``, which imports
     the modules of ``preload``, or ``node``; empty means a cold sandbox. ``data_folders``, by
@@ -50,6 +52,7 @@ class SandboxSpec:
     data_folders: tuple[DataFolder, ...] = ()
     network: str = ""
     packages_mib: int = 0
+    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +161,25 @@ class Engine(Protocol):
         """Called by the runner: a new sandbox, attached before it was started. On any raise
         nothing is left. Raises EngineError; ChannelClosed when cancelled meanwhile."""
 
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """Called by the runner before start(), for a run with a network: one of its own, with
+        the proxy on it. On any raise nothing is left. Raises EngineError."""
+
+    def close_route(self, route: Route) -> None:
+        """Called by the runner when the sandbox was closed or is about to be: waits for that,
+        and leaves nothing of the network. Raises EngineError."""
+
     def leftovers(self) -> list[Lease]:
-        """Called by the reaper: every sandbox of ours, whoever owns it. Raises EngineError."""
+        """Called by the reaper: every sandbox of ours, whoever owns it, and then the networks
+        of sandboxes. Raises EngineError."""
 
     def remove(self, lease: Lease) -> None:
         """Called by the reaper for what is provably dead. Gone already is fine."""

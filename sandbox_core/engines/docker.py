@@ -8,9 +8,11 @@ import os
 from typing import Any
 
 from sandbox_core.deadline import Deadline
+from sandbox_core.egress import EgressSettings, Route
 from sandbox_core.engines.base import CancelToken, Finding, SandboxSpec
 from sandbox_core.engines.docker_api import DockerApi
 from sandbox_core.engines.docker_channel import DockerChannel, remove_container
+from sandbox_core.engines.docker_routes import DockerRoutes
 from sandbox_core.engines.machine import (
     machine_obstacles,
     read_machine,
@@ -48,6 +50,7 @@ class DockerEngine:
     ) -> None:
         self._address = docker_host or os.environ.get("DOCKER_HOST", "")
         self._api = self._api_class(self._address, self.name.title())
+        self._routes = DockerRoutes(self._api)
         self._image = image
         self._runtime = runtime
         self._pull_missing_image = pull_missing_image
@@ -122,6 +125,22 @@ class DockerEngine:
             packages_mib=spec.packages_mib,
         )
 
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """See Engine.open_route."""
+        return self._routes.open(way, mode, run_id, owner, expires_at, deadline)
+
+    def close_route(self, route: Route) -> None:
+        """See Engine.close_route."""
+        self._routes.close(route)
+
     def leftovers(self) -> list[Lease]:
         """See Engine.leftovers."""
         listed = self._api.call(
@@ -130,10 +149,17 @@ class DockerEngine:
             all=True,
             filters={"label": LABEL_OWNER},
         )
-        return [_lease_of(entry) for entry in listed]
+        sandboxes = [_lease_of(entry) for entry in listed]
+        return [*sandboxes, *self._network_leases()]
+
+    def _network_leases(self) -> list[Lease]:
+        return self._routes.leftovers()
 
     def remove(self, lease: Lease) -> None:
         """See Engine.remove. Raises EngineError when it may still be there."""
+        if lease.is_network:
+            self._routes.remove(lease)
+            return
         report = remove_container(self._api, lease.sandbox_id)
         if report.may_linger:
             raise EngineError(

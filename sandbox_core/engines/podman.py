@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_core.deadline import Deadline
+from sandbox_core.egress import NO_ROUTES, EgressSettings, Route
 from sandbox_core.engines.base import Finding, SandboxSpec
 from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.engines.docker_api import DockerApi
 from sandbox_core.engines.docker_channel import DockerChannel
+from sandbox_core.errors import EngineError
+from sandbox_core.leases import Lease
 
 __all__ = ["PodmanEngine", "podman_address"]
 
@@ -85,6 +88,21 @@ class PodmanEngine(DockerEngine):
         # It would give a timer of systemd to the health check that there is not to be.
         del config["Healthcheck"]
         return config
+
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """See Engine.open_route: there is none here."""
+        raise EngineError(NO_ROUTES)
+
+    def _network_leases(self) -> list[Lease]:
+        return []
 
     def _check_runtime(self, info: dict[str, Any]) -> Finding:
         """Podman's API runs each container in its usual runtime, whatever is asked for."""

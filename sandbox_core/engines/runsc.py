@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sandbox_core.deadline import Deadline
+from sandbox_core.egress import NO_ROUTES, EgressSettings, Route
 from sandbox_core.engines.base import CancelToken, Finding, SandboxSpec
 from sandbox_core.engines.machine import (
     machine_obstacles,
@@ -166,6 +167,21 @@ class RunscEngine:
                 env={},
                 cwd="/",
             )
+
+    def open_route(
+        self,
+        way: EgressSettings,
+        mode: str,
+        run_id: str,
+        owner: str,
+        expires_at: float,
+        deadline: Deadline,
+    ) -> Route:
+        """See Engine.open_route: there is none here."""
+        raise EngineError(NO_ROUTES)
+
+    def close_route(self, route: Route) -> None:
+        """See Engine.close_route: nothing can be there."""
 
     def leftovers(self) -> list[Lease]:
         """See Engine.leftovers."""

@@ -54,6 +54,7 @@ def test_tools_and_their_schemas(service):
         "list_packages",
         "list_languages",
     ]
+    assert tools[0].description.endswith("There is no network.")
     schema = tools[0].input_schema
     assert set(schema["properties"]) == {"code", "language", "stdin", "packages"}
     assert schema["required"] == ["code"]

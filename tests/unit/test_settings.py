@@ -195,9 +195,11 @@ def test_shared_key_tells_engines_and_queues_apart_and_nothing_else():
         self_test=False,
         accept_unproven="disk-limit",
         network="packages",
+        egress_container="e",
+        egress_subnets="10.0.0.0/24",
         packages_index="http://10.0.0.2:5000/index/",
         packages_network="n",
-        packages_runtime="r",
+        network_runtime="r",
         packages_mb=1,
         packages_seconds=1,
         packages_allowed="a",
@@ -312,9 +314,46 @@ def test_packages_are_off_until_an_index_is_named():
     index = {"RUN_CODE_PACKAGES_INDEX": "http://10.0.0.2:5000/index/"}
     on = {"RUN_CODE_NETWORK": "packages", **index}
     shared = resolved(**on, RUN_CODE_PACKAGES_DENIED="Bad_One, x").shared
-    assert shared.may_install
+    assert resolved(**on).may_install
     assert shared.installs.network == "run-code-packages"
     assert shared.installs.denied == {"bad-one", "x"}
     for backend in ("podman", "runsc"):
         with pytest.raises(SettingsError, match=f"backend {backend}"):
             resolved(**on, RUN_CODE_BACKEND=backend)
+
+
+def test_a_person_lowers_the_network_and_never_raises_it():
+    index = {"RUN_CODE_PACKAGES_INDEX": "http://10.0.0.2:5000/index/"}
+    for ceiling, wish, outcome in (
+        ("none", "internet", "none"),
+        ("packages", "internet", "packages"),
+        ("allowlist", "internet", "allowlist"),
+        ("internet", "allowlist", "allowlist"),
+        ("internet", "none", "none"),
+        ("internet", "", "internet"),
+    ):
+        environ = {"RUN_CODE_NETWORK": ceiling, **index}
+        own = PersonalValves(network=wish)
+        settings = resolve_settings(ActionValves(), own, environ)
+        assert settings.network == outcome
+        assert settings.shared.networks.mode == ceiling
+        assert settings.may_install == (outcome != "none")
+    with pytest.raises(ValidationError):
+        PersonalValves(network="everything")
+
+
+def test_programs_have_a_network_with_docker_only():
+    settings = resolved(RUN_CODE_NETWORK="internet")
+    assert settings.shared.networks.egress.container == "run-code-egress"
+    assert not settings.may_install
+    assert resolved(**CODEBOX, RUN_CODE_NETWORK="internet").may_install
+    for backend in ("podman", "runsc"):
+        with pytest.raises(SettingsError, match="Docker only"):
+            resolved(RUN_CODE_NETWORK="internet", RUN_CODE_BACKEND=backend)
+    for subnets, words in (
+        ("203.0.113.0/24", "no private network"),
+        ("10.0.0.0/28", "/27 or larger"),
+        ("10.0.0.1/24", "no IPv4 network"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            resolved(RUN_CODE_EGRESS_SUBNETS=subnets)
