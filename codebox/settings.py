@@ -144,9 +144,7 @@ class Settings(BaseModel):
         "proxy, the names on its list, or any public name (docs/network.md).",
     )
     egress_container: str = _variable(
-        "run-code-egress",
-        "Name of that proxy's container in the container engine.",
-        min_length=1,
+        "run-code-egress", "Name of that proxy's container in the container engine."
     )
     egress_subnets: str = _variable(
         "10.231.72.0/21",
@@ -155,8 +153,7 @@ class Settings(BaseModel):
     )
     network_runtime: str = _variable(
         "runsc-net",
-        "Name of a gVisor runtime with a network stack of its own, for whatever has a network.",
-        min_length=1,
+        "Name of a gVisor runtime with a network stack, for what has a network.",
     )
     packages_index: str = _variable(
         "",
