@@ -21,7 +21,7 @@ INDEX_ALIAS = "index"
 _FILE = Path(__file__).resolve().parents[2] / "openwebui.compose.yaml"
 _NAME = "run-code-compose-test"
 _LABEL = f"com.docker.compose.project={_NAME}"
-_PROFILES = ("--profile", "demo", "--profile", "packages")
+_PROFILES = ("--profile", "demo", "--profile", "packages", "--profile", "redis")
 _EMAIL = "admin@example.com"
 _UP_SECONDS = 420
 _MODELS_URL = "http://127.0.0.1:11435/v1"  # the demo model, beside Open WebUI
@@ -34,7 +34,7 @@ class ComposeProject:
         self.docker = APIClient(docker_host, timeout=60)
         self.email = _EMAIL
         self.mirror_network = f"{_NAME}_mirror"
-        self._owner = "-"  # how the owner of codebox's sandboxes begins
+        self._owners = ["-"]  # how the owners of codebox's sandboxes begin
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         socket = docker_host.removeprefix("unix://")
@@ -59,10 +59,17 @@ class ComposeProject:
         self.wait_until_healthy("codebox")
         self.wait_until_healthy("mirror")
 
+    def up_with_replicas(self, count: int) -> None:
+        """So many of codebox, which count in Redis, and wait until they serve."""
+        self._environ["CODEBOX_STORAGE_URL"] = "redis://redis:6379/0"
+        self.compose("up", "--detach", "--no-build", "--scale", f"codebox={count}")
+        self.wait_until_healthy("redis")
+        self.wait_until_healthy("codebox")
+
     def down(self) -> None:
         """Stop everything and remove it with its data."""
-        if self._containers("codebox"):
-            self._owner = self.facts("codebox")["Config"]["Hostname"] + "."
+        for replica in self.facts_of_all("codebox"):
+            self._owners.append(replica["Config"]["Hostname"] + ".")
         self.compose("down", "--volumes", "--timeout", "10")
 
     def compose(self, *arguments: str) -> str:
@@ -80,9 +87,15 @@ class ComposeProject:
         return done.stdout
 
     def facts(self, service: str) -> dict[str, Any]:
-        """What `docker inspect` says of a service's container."""
-        (found,) = self._containers(service)
-        return dict(self.docker.inspect_container(found["Id"]))
+        """What `docker inspect` says of a service's only container."""
+        (facts,) = self.facts_of_all(service)
+        return facts
+
+    def facts_of_all(self, service: str) -> list[dict[str, Any]]:
+        """What `docker inspect` says of each of a service's containers."""
+        labels = [_LABEL, f"com.docker.compose.service={service}"]
+        found = self.docker.containers(all=True, filters={"label": labels})
+        return [self.docker.inspect_container(each["Id"]) for each in found]
 
     def run(self, service: str, *command: str) -> str:
         """What a command prints in a service's container."""
@@ -111,19 +124,22 @@ class ComposeProject:
             *self.docker.containers(all=True, filters=of_project),
             *self.docker.networks(filters=of_project),
             *(self.docker.volumes(filters=of_project)["Volumes"] or []),
-            *(lease for lease in sandboxes if lease.owner.startswith(self._owner)),
+            *(
+                lease
+                for lease in sandboxes
+                if lease.owner.startswith(tuple(self._owners))
+            ),
         ]
 
-    def _containers(self, service: str) -> list[Any]:
-        labels = [_LABEL, f"com.docker.compose.service={service}"]
-        return list(self.docker.containers(all=True, filters={"label": labels}))
-
     def _wait(self, service: str, holds: Any) -> dict[str, Any]:
+        """The state of a service's first container, when it holds of all."""
         deadline = time.monotonic() + _UP_SECONDS
-        while not holds(state := self.facts(service)["State"]):
-            assert time.monotonic() < deadline, f"{service}: {self.log(service)}"
+        states = [facts["State"] for facts in self.facts_of_all(service)]
+        while not (states and all(map(holds, states))):
+            assert time.monotonic() < deadline, f"{service}: {states}"
             time.sleep(0.5)
-        return dict(state)
+            states = [facts["State"] for facts in self.facts_of_all(service)]
+        return dict(states[0])
 
 
 def _program() -> list[str]:

@@ -10,14 +10,22 @@ from playwright.sync_api import Browser
 
 from tests.contract.package_index import start_server
 from tests.e2e.compose_project import INDEX_ALIAS, ComposeProject
-from tests.e2e.runs import BUTTON, fenced, store_answer, valves
+from tests.e2e.runs import BUTTON, fenced, run, store_answer, valves
 from tests.owui.browser import ChatPage
 from tests.owui.client import ChatClient
 
 Picture = Callable[[ChatPage, str], None]
 
 MODEL = "demo-model (not an AI)"
-SERVICES = ("open-webui", "codebox", "plugins", "secrets", "demo-model", "mirror")
+SERVICES = (
+    "open-webui",
+    "codebox",
+    "plugins",
+    "secrets",
+    "demo-model",
+    "mirror",
+    "redis",
+)
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +198,17 @@ def test_a_second_up_changes_nothing_but_the_plugins(
     client.sign_in(project.email, password)
     kept = client.get("/api/v1/functions/id/run_code/valves")
     assert kept["timeout_seconds"] == 7
+
+
+def test_two_replicas_count_in_one_redis_and_wait_for_it(
+    project: ComposeProject, client: ChatClient, password: str
+) -> None:
+    project.up_with_replicas(2)
+    client.sign_in(project.email, password)
+    assert "1 and 2" in run(client, "print('1 and 2')")
+    replicas = [facts["Id"] for facts in project.facts_of_all("codebox")]
+    assert len(replicas) == 2
+    assert "codebox" in project.run("redis", "redis-cli", "--scan").lower()
+    project.compose("stop", "redis")
+    told = run(client, "print('3 and 4')")
+    assert "The limits cannot be checked right now, so nothing was run" in told
