@@ -19,6 +19,7 @@ from scripts.benchmarks.load import measure_load
 from scripts.benchmarks.measurement import Measurement, table_of
 from scripts.benchmarks.output_flood import measure_output_flood
 from scripts.benchmarks.overhead import measure_overhead
+from scripts.benchmarks.package_runs import measure_packages
 from scripts.benchmarks.plot import draw_comparison
 from scripts.benchmarks.processor import measure_processor
 from scripts.benchmarks.subject import BenchmarkError, Subject
@@ -39,6 +40,7 @@ _BENCHMARKS = {
     "service": measure_overhead,
     "load": measure_load,
     "flood": measure_output_flood,
+    "packages": measure_packages,
     "click": measure_click,
 }
 # What is left out of a quick look takes long whatever the rounds.

@@ -1,10 +1,17 @@
 """What is in the images: packages that do their work without network, on a read-only root."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 from sandbox_core.inventory import inventory_request, read_inventory
 from sandbox_core.outcome import Outcome
 from tests.contract.runners import engine_of_built, opened
 from tests.contract.runs import contents, describe, run
 
+ROOT = Path(__file__).resolve().parents[2]
 USUAL = """
 import io, warnings
 warnings.simplefilter("error")
@@ -72,6 +79,21 @@ def test_the_usual_packages_work(docker_engine, image):
         *("page.pdf", "letter.docx", "slides.pptx"),
         *("code.png", "chart.html", "plot.png"),
     }
+
+
+def test_an_image_tells_what_it_is_made_of(docker_host, image):
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "sbom.py", image],
+        env={**os.environ, "DOCKER_HOST": docker_host},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["bomFormat"] == "CycloneDX"
+    names = {entry["name"] for entry in document["components"]}
+    assert {"numpy", "pandas", "bash", "libc6", "nodejs"} <= names
 
 
 def test_the_larger_packages_work_in_their_image(docker_host, data_image):
