@@ -16,24 +16,20 @@ from tests.owui.server import OpenWebUIServer
 
 Picture = Callable[[ChatPage, str], None]
 
-TOOL_MODEL, LEGACY_MODEL = "model-with-run-code", "model-of-old"
+TOOL_MODEL = "model-with-run-code"
 LONG = "import time\nfor n in range(60):\n    print('tick', n)\n    time.sleep(1)"
 
 
 @pytest.fixture(scope="module")
-def tool_models(cold: None, admin: Person) -> None:
-    """Two models for everybody that have the tool: with native calls, and with prompts."""
+def tool_model(cold: None, admin: Person) -> None:
+    """A model for everybody that has the tool."""
     admin.client.add_model(TOOL_MODEL, MODEL, [TOOL.id])
-    admin.client.add_model(LEGACY_MODEL, MODEL, [TOOL.id])
-    form = admin.client.get(f"/api/v1/models/model?id={LEGACY_MODEL}")
-    form["params"] = {"function_calling": "legacy"}
-    admin.client.post("/api/v1/models/model/update", form)
     admin.client.get("/api/models?refresh=true")
 
 
 @pytest.fixture(autouse=True)
 def clean_end(
-    tool_models: None, server: OpenWebUIServer, docker_host: str
+    tool_model: None, server: OpenWebUIServer, docker_host: str
 ) -> Iterator[None]:
     """Five seconds after the end nothing is left."""
     yield
@@ -238,11 +234,11 @@ def test_h14_old_tool_mode_tells_the_result_once(
     client = member.client
     wanted = '{"tool_calls": [{"name": "run_code", "parameters": {"code": "%s"}}]}'
     model.script(Reply(wanted % "print('to' + 'ken')"), Reply("Done."))
-    client.model = LEGACY_MODEL
+    client.function_calling = "legacy"
     try:
         _, answer = client.ask("use the tool", tool_ids=[TOOL.id])
     finally:
-        client.model = MODEL
+        client.function_calling = "native"
     assert answer["content"] == "Done."
     sent = str(model.last_messages())
     assert sent.count("outcome: ok") == 1

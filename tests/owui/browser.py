@@ -74,6 +74,9 @@ class ChatPage:
         self._url = url
         self._requests: list[str] = []
         self.page.on("request", self._note_request)
+        self._greeting = self.page.get_by_role("button", name="Okay, Let's Go!")
+        # On a busy machine it comes late, and lies over what a test clicks.
+        self.page.add_locator_handler(self._greeting, lambda button: button.click())
 
     # -- coming and going ------------------------------------------------------------
 
@@ -81,8 +84,7 @@ class ChatPage:
         """Sign in with the form and close the greetings."""
         self._load(lambda: self._fill_in_sign_in(email, password))
         with suppress(PlaywrightTimeout):
-            greeting = self.page.get_by_role("button", name="Okay, Let's Go!")
-            greeting.click(timeout=3 * _SECOND)
+            self._greeting.click(timeout=3 * _SECOND)
 
     def session(self) -> StorageState:
         """What the browser keeps of the sign-in, for further tabs of the same person."""

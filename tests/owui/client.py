@@ -18,6 +18,7 @@ class ChatClient(OpenWebUI):
     def __init__(self, url: str, token: str = "", model: str = "") -> None:
         super().__init__(url, token)
         self.model = model
+        self.function_calling = "native"  # the default from 0.10 on; or "legacy"
 
     # -- what an administrator does ------------------------------------------------
 
@@ -131,7 +132,7 @@ class ChatClient(OpenWebUI):
             "stream": True,
             "model": self.model,
             "messages": [{"role": "user", "content": text}],
-            "params": {"function_calling": "native"},  # the default from 0.10 on
+            "params": {"function_calling": self.function_calling},
             "features": {},
             "tool_ids": list(tool_ids),
             "session_id": "no-socket",  # any value switches the server's tool loop on
