@@ -168,3 +168,24 @@ def test_example_file_is_in_step_and_changes_nothing(tmp_path):
     text = example.replace("\n#CODEBOX_", "\nCODEBOX_").replace("\n#OWUI_", "\nOWUI_")
     file.write_text(text.replace("CODEBOX_SECRET=\n", f"CODEBOX_SECRET={SECRET}\n"))
     assert load_settings({}, file) == load_settings(GOOD)
+
+
+@pytest.mark.parametrize("engine", ["podman", "runsc"])
+@pytest.mark.parametrize("mode", ["packages", "allowlist", "internet"])
+def test_a_network_needs_docker(engine, mode):
+    environ = {
+        **GOOD,
+        "CODEBOX_NETWORK": mode,
+        "CODEBOX_CONTAINER_BACKEND": engine,
+        "CODEBOX_PACKAGES_INDEX": "http://10.0.0.2:5000/index/",
+    }
+    (fault,) = faults_of(environ)
+    assert fault == (
+        f"CODEBOX_NETWORK: the engine {engine} has no network for it; Docker has."
+    )
+
+
+def test_networks_of_runs_are_private():
+    environ = {**GOOD, "CODEBOX_EGRESS_SUBNETS": "8.0.0.0/8"}
+    (fault,) = faults_of(environ)
+    assert fault.startswith("CODEBOX_EGRESS_SUBNETS: it is no private network")
