@@ -23,7 +23,14 @@ from sandbox_core.outcome import Outcome
 from sandbox_core.requirements import Requirement, normal_name, read_requirement
 from sandbox_core.streams import clean_text
 
-__all__ = ["PACKAGES_OFF", "Archive", "InstallFailed", "InstallSettings", "Installer"]
+__all__ = [
+    "PACKAGES_OFF",
+    "Archive",
+    "InstallFailed",
+    "InstallSettings",
+    "Installer",
+    "Missing",
+]
 
 PACKAGES_OFF = (
     "Packages are off here, so nothing was run: none can be installed. Use those that are "
@@ -55,6 +62,7 @@ def answers():
 os.environ["PYTHONUSERBASE"] = "/tmp/packages"
 command = [sys.executable, "-m", "pip", "install", "--user", "--only-binary=:all:",
            "--no-cache-dir", "--no-compile", "--no-input", "--no-warn-script-location",
+           "--no-warn-conflicts",  # reads what all packages of the image need
            "--disable-pip-version-check", "--progress-bar=off", "--retries=0",
            "--timeout={connect}", "--index-url", index, "--trusted-host", host]
 status = subprocess.run([*command, *wanted], stdout=2).returncode
@@ -114,6 +122,24 @@ class Archive:
         return open(f"/proc/self/fd/{self.content.fileno()}", "rb")
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Packages that an image, named by its digest, does not have."""
+
+    image: str
+    requirements: tuple[Requirement, ...]
+
+    @property
+    def texts(self) -> list[str]:
+        """The requirements as pip takes them."""
+        return sorted(entry.text for entry in self.requirements)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The same for whatever has the same installation."""
+        return (self.image, *self.texts)
+
+
 class Installer:
     """Installs, and remembers for an hour what it installed. ``run`` runs a request in a sandbox
     on the network (True) or without one. Any thread may call it."""
@@ -131,25 +157,49 @@ class Installer:
         self._kept: OrderedDict[tuple[str, ...], tuple[float, Archive]] = OrderedDict()
         self._present: dict[str, frozenset[str]] = {}
 
-    def install(self, packages: Sequence[str], cancel: CancelToken) -> Archive:
-        """What these packages and all that they need are. Raises InstallFailed, InvalidRequest."""
+    @property
+    def limits(self) -> Limits:
+        """What an installation may use."""
+        size_mib = self._settings.size_mib
+        return Limits(
+            seconds=self._settings.seconds,
+            work_mib=size_mib,
+            # pip unpacks beside the place where the files end.
+            tmp_mib=3 * size_mib,
+            files=1,
+            file_mib=size_mib,
+        )
+
+    def missing(self, packages: Sequence[str], cancel: CancelToken) -> Missing:
+        """What of these packages the image does not have. Raises InvalidRequest."""
         wanted = [read_requirement(text) for text in packages]
         self._check_names(wanted)
         image = self._image_id()
-        wanted = [
-            entry
-            for entry in wanted
-            if not (entry.is_plain and entry.name in self._in_image(image, cancel))
-        ]
-        if not wanted:
+        return Missing(
+            image,
+            tuple(
+                entry
+                for entry in wanted
+                if not (entry.is_plain and entry.name in self._in_image(image, cancel))
+            ),
+        )
+
+    def kept(self, missing: Missing) -> Archive | None:
+        """These packages and all that they need, if that is here already."""
+        if not missing.requirements:
             return Archive(None, 0, ())
-        texts = sorted(entry.text for entry in wanted)
-        key = (image, *texts)
-        kept = self._take(key)
-        if kept is None:
-            kept = self._fetch(wanted, texts, cancel)
-            self._keep(key, kept)
-        return kept
+        with self._lock:
+            since, archive = self._kept.get(missing.key, (0.0, None))
+            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
+                return None
+            self._kept.move_to_end(missing.key)
+            return archive
+
+    def fetch(self, missing: Missing, cancel: CancelToken) -> Archive:
+        """Install these packages and all that they need. Raises InstallFailed, InvalidRequest."""
+        archive = self._fetch(missing, cancel)
+        self._keep(missing.key, archive)
+        return archive
 
     def close(self) -> None:
         """Forget what was installed."""
@@ -181,28 +231,18 @@ class Installer:
             self._present = {image: found}
         return self._present[image]
 
-    def _fetch(
-        self, wanted: Sequence[Requirement], texts: Sequence[str], cancel: CancelToken
-    ) -> Archive:
-        settings = self._settings
+    def _fetch(self, missing: Missing, cancel: CancelToken) -> Archive:
+        settings, texts = self._settings, missing.texts
         program = _INSTALL_PROGRAM.format(
-            wanted=list(texts),
+            wanted=texts,
             index=settings.index,
             host=re.sub(r"^\w+://|[:/].*$", "", settings.index),
-            first=wanted[0].name,
+            first=missing.requirements[0].name,
             connect=_INDEX_SECONDS,
             away=_INDEX_AWAY,
             archive=_ARCHIVE,
         )
-        limits = Limits(
-            seconds=settings.seconds,
-            work_mib=settings.size_mib,
-            # pip unpacks beside the place where the files end.
-            tmp_mib=3 * settings.size_mib,
-            files=1,
-            file_mib=settings.size_mib,
-        )
-        request = RunRequest((Step(PYTHON.name, program),), limits=limits)
+        request = RunRequest((Step(PYTHON.name, program),), limits=self.limits)
         result = self._run(request, True, cancel)
         if result.outcome is not Outcome.OK:
             raise InstallFailed(_why(result, texts, settings))
@@ -218,14 +258,6 @@ class Installer:
         if versions:
             raise InstallFailed(_too_large(settings))
         return Archive(None, 0, ())
-
-    def _take(self, key: tuple[str, ...]) -> Archive | None:
-        with self._lock:
-            since, archive = self._kept.get(key, (0.0, None))
-            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
-                return None
-            self._kept.move_to_end(key)
-            return archive
 
     def _keep(self, key: tuple[str, ...], archive: Archive) -> None:
         """Those used last, as many as there is room for. A file that is still read stays until

@@ -20,9 +20,10 @@ from sandbox_core.engines.base import CancelToken, Engine, SandboxSpec
 from sandbox_core.errors import EngineError, SandboxError
 from sandbox_core.installer import InstallSettings
 from sandbox_core.installing_runner import InstallingRunner
-from sandbox_core.models import InputFile, OnEvent, RunRequest, RunResult
+from sandbox_core.models import OnEvent, RunRequest, RunResult
 from sandbox_core.outcome import Outcome
 from sandbox_core.pool import PoolSettings
+from sandbox_core.runner import Placement
 
 __all__ = ["NetworkRunner", "NetworkSettings"]
 
@@ -79,14 +80,14 @@ class NetworkRunner(InstallingRunner):
     def run_placed(
         self,
         request: RunRequest,
-        spec: SandboxSpec,
-        packages: InputFile | None,
+        placement: Placement,
         on_event: OnEvent | None,
         cancel: CancelToken,
     ) -> RunResult:
         """See LocalRunner.run_placed."""
+        spec = placement.spec
         if spec.network or not reaches_out(request.network):
-            return super().run_placed(request, spec, packages, on_event, cancel)
+            return super().run_placed(request, placement, on_event, cancel)
         started = time.monotonic()
         try:
             route, runtime = self._open_route(request, spec)
@@ -101,7 +102,8 @@ class NetworkRunner(InstallingRunner):
             )
         spec = replace(spec, network=route.network, proxy=route.proxy, runtime=runtime)
         try:
-            return super().run_placed(request, spec, packages, on_event, cancel)
+            placement = replace(placement, spec=spec)
+            return super().run_placed(request, placement, on_event, cancel)
         finally:
             future = self._disposer.submit(self._engine.close_route, route)
             future.add_done_callback(_log_failed_close)

@@ -1,6 +1,7 @@
 """What one run has told us so far: frames in, a RunResult out. No engine, no clock."""
 
 import re
+import time
 from dataclasses import dataclass, replace
 from signal import SIGKILL
 from typing import Any, NoReturn
@@ -62,7 +63,11 @@ class Recorder:
         self.started = False
         self.program_over = False
         self.done = False
-        self.seconds = 0.0
+        self._seconds: float | None = (
+            None  # of the programs, as the guest tells at the end
+        )
+        self._watched_seconds = 0.0  # the same as it looks from here
+        self._running_since = 0.0
         self._request = request
         self._feed = feed
         self._step = 0
@@ -169,6 +174,7 @@ class Recorder:
         if not follows:
             self._feed.put(RunEvent("started", step))
         self._step, self._running, self._compiling = step, True, kind == "c"
+        self._running_since = time.monotonic()
         self.started = True
 
     def _take_missing(self, untrusted_payload: bytes) -> None:
@@ -199,9 +205,14 @@ class Recorder:
         if not self._running or end["step"] != self._step or not fits:
             _breach("end of a step")
         self._last = _StepEnd(self._step, code, number, self._compiling)
+        self._stop_watch()
         self._running = self._compiling = False
         is_last = self._step == len(self._request.steps) - 1
         self.program_over = is_last or code != 0
+
+    def _stop_watch(self) -> None:
+        if self._running and not self._compiling:
+            self._watched_seconds += time.monotonic() - self._running_since
 
     def _take_skipped(self, untrusted_payload: bytes) -> None:
         entry = parse_header(untrusted_payload, {"name": str, "reason": str})
@@ -218,7 +229,7 @@ class Recorder:
             _breach("seconds out of range")
         if not (self.program_over or values["cancelled"]):
             _breach("an end before that of the programs")
-        self.seconds = float(seconds)
+        self._seconds = float(seconds)
         self._flags = values
         self.done = self.program_over = True
 
@@ -231,6 +242,8 @@ class Recorder:
             self._add_text(stream, cleaner.finish())
         stdout, stderr, output = self._transcript.finish()
         last = self._last
+        if not self.program_over:
+            self._stop_watch()
         told: dict[str, Any] = {
             flag: value or getattr(host, flag) for flag, value in self._flags.items()
         }
@@ -263,7 +276,7 @@ class Recorder:
             skipped=(*self._skipped, *self._files.lost_files()),
             full_output=self._spool.finish(),
             notes=_notes(outcome, seen, self._request),
-            seconds=self.seconds,
+            seconds=self._watched_seconds if self._seconds is None else self._seconds,
             failed_step=last.step if last and went_wrong else None,
             evidence={
                 **facts,

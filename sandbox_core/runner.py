@@ -30,7 +30,7 @@ from sandbox_core.protocol import (
 )
 from sandbox_core.recorder import Recorder
 
-__all__ = ["Budgets", "LocalRunner", "Runner"]
+__all__ = ["Budgets", "LocalRunner", "Placement", "Runner"]
 
 _LOG = logging.getLogger("run_code.runner")
 _POLL_SECONDS = 0.1
@@ -59,6 +59,16 @@ class Budgets:
         transfers = self.transfer + (limits.work_mib << 20) / _BYTES_PER_SECOND
         rest = limits.seconds + compiling + self.overtime + self.collection
         return self.start + 2 * transfers + rest
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a request runs: in a sandbox of this spec, with an archive of packages if there is
+    one. ``booted`` is one that was started for it already."""
+
+    spec: SandboxSpec
+    packages: InputFile | None = None
+    booted: BootedSandbox | None = None
 
 
 class Runner(Protocol):
@@ -107,29 +117,29 @@ class LocalRunner:
     ) -> RunResult:
         """See Runner.run."""
         started = time.monotonic()
-        result = self.run_placed(
-            request, self.spec_for(request), None, on_event, cancel or CancelToken()
-        )
+        placement = Placement(self.spec_for(request))
+        result = self.run_placed(request, placement, on_event, cancel or CancelToken())
         return replace(result, total_seconds=time.monotonic() - started)
 
     def run_placed(
         self,
         request: RunRequest,
-        spec: SandboxSpec,
-        packages: InputFile | None,
+        placement: Placement,
         on_event: OnEvent | None,
         cancel: CancelToken,
     ) -> RunResult:
-        """Run to the end in a sandbox of this spec, with an archive of packages if there is
-        one. Raises as run does."""
+        """Run to the end in this place. Raises as run does."""
         plan = plan_files(request)
+        spec, booted = placement.spec, placement.booted
         is_usual = not (spec.network or spec.packages_mib)
         feed = EventFeed(on_event)
-        session = _Session(request, plan, feed, cancel, self._budgets, packages)
+        session = _Session(
+            request, plan, feed, cancel, self._budgets, placement.packages
+        )
         try:
-            waiting = interpreter_for(request)
-            warm = self._pool.take(spec, waiting) if is_usual else None
-            return session.run(self._engine, spec, warm)
+            if booted is None and is_usual:
+                booted = self._pool.take(spec, interpreter_for(request))
+            return session.run(self._engine, spec, booted)
         finally:
             feed.close()
             for channel in session.channels:
@@ -166,6 +176,10 @@ class LocalRunner:
             argv=tuple(bootstrap_argv()),
             data_folders=self._data_folders.checked(),
         )
+
+    def boot(self, spec: SandboxSpec, cancel: CancelToken) -> BootedSandbox:
+        """A sandbox of this spec, for a later run_placed. Raises as boot_sandbox does."""
+        return boot_sandbox(self._engine, spec, cancel, Deadline(self._budgets.start))
 
     def _dispose(self, channel: Channel) -> None:
         future = self._disposer.submit(channel.close)
@@ -207,14 +221,14 @@ class _Session:
         return self.channels[-1] if self.channels else None
 
     def run(
-        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+        self, engine: Engine, spec: SandboxSpec, booted: BootedSandbox | None
     ) -> RunResult:
         """Go through the phases; whatever goes wrong ends in the result."""
         error = ""
         facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         try:
-            sandbox = self._hand_over(engine, spec, warm)
-            facts["warm"] = "yes" if sandbox is warm else "no"
+            sandbox = self._hand_over(engine, spec, booted)
+            facts["warm"] = "yes" if sandbox.waiting else "no"
             self._follow()
         except SandboxError as problem:
             if not self._cancel.is_set():
@@ -222,18 +236,18 @@ class _Session:
         return self._recorder.result(self._host_evidence(error), facts)
 
     def _hand_over(
-        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+        self, engine: Engine, spec: SandboxSpec, booted: BootedSandbox | None
     ) -> BootedSandbox:
-        """Give the job to the warm sandbox, or else to one that is started for it. Returns
+        """Give the job to the booted sandbox, or else to one that is started for it. Returns
         the one in which a program has started."""
-        if warm is not None:
+        if booted is not None:
             try:
-                self._give_job(warm)
-                return warm
+                self._give_job(booted)
+                return booted
             except ChannelClosed:
                 if self._recorder.started or self._cancel.is_set():
                     raise
-                _LOG.info("run %s: its warm sandbox was dead", spec.run_id)
+                _LOG.info("run %s: its booted sandbox was dead", spec.run_id)
         cold = boot_sandbox(engine, spec, self._cancel, Deadline(self._budgets.start))
         self._give_job(cold)
         return cold

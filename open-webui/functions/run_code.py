@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     4ab1450f487b4bf7836792ac19f1c5dad8c030e2e6f6817b5add6ff47ec27086
+#     6cf85cfec7f6a3da409f3d80f020e2b2bd5d7085a60fda8274dfee9591506eaf
 #
 # The parts of this file, in their order:
 #     sandbox_core/egress.py                  What a run may reach, and the way out that it gets: values and decisions only.
@@ -7220,6 +7220,7 @@ def answers():
 os.environ["PYTHONUSERBASE"] = "/tmp/packages"
 command = [sys.executable, "-m", "pip", "install", "--user", "--only-binary=:all:",
            "--no-cache-dir", "--no-compile", "--no-input", "--no-warn-script-location",
+           "--no-warn-conflicts",  # reads what all packages of the image need
            "--disable-pip-version-check", "--progress-bar=off", "--retries=0",
            "--timeout={connect}", "--index-url", index, "--trusted-host", host]
 status = subprocess.run([*command, *wanted], stdout=2).returncode
@@ -7279,6 +7280,24 @@ class Archive:
         return open(f"/proc/self/fd/{self.content.fileno()}", "rb")
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Packages that an image, named by its digest, does not have."""
+
+    image: str
+    requirements: tuple[Requirement, ...]
+
+    @property
+    def texts(self) -> list[str]:
+        """The requirements as pip takes them."""
+        return sorted(entry.text for entry in self.requirements)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The same for whatever has the same installation."""
+        return (self.image, *self.texts)
+
+
 class Installer:
     """Installs, and remembers for an hour what it installed. ``run`` runs a request in a sandbox
     on the network (True) or without one. Any thread may call it."""
@@ -7296,25 +7315,49 @@ class Installer:
         self._kept: OrderedDict[tuple[str, ...], tuple[float, Archive]] = OrderedDict()
         self._present: dict[str, frozenset[str]] = {}
 
-    def install(self, packages: Sequence[str], cancel: CancelToken) -> Archive:
-        """What these packages and all that they need are. Raises InstallFailed, InvalidRequest."""
+    @property
+    def limits(self) -> Limits:
+        """What an installation may use."""
+        size_mib = self._settings.size_mib
+        return Limits(
+            seconds=self._settings.seconds,
+            work_mib=size_mib,
+            # pip unpacks beside the place where the files end.
+            tmp_mib=3 * size_mib,
+            files=1,
+            file_mib=size_mib,
+        )
+
+    def missing(self, packages: Sequence[str], cancel: CancelToken) -> Missing:
+        """What of these packages the image does not have. Raises InvalidRequest."""
         wanted = [read_requirement(text) for text in packages]
         self._check_names(wanted)
         image = self._image_id()
-        wanted = [
-            entry
-            for entry in wanted
-            if not (entry.is_plain and entry.name in self._in_image(image, cancel))
-        ]
-        if not wanted:
+        return Missing(
+            image,
+            tuple(
+                entry
+                for entry in wanted
+                if not (entry.is_plain and entry.name in self._in_image(image, cancel))
+            ),
+        )
+
+    def kept(self, missing: Missing) -> Archive | None:
+        """These packages and all that they need, if that is here already."""
+        if not missing.requirements:
             return Archive(None, 0, ())
-        texts = sorted(entry.text for entry in wanted)
-        key = (image, *texts)
-        kept = self._take(key)
-        if kept is None:
-            kept = self._fetch(wanted, texts, cancel)
-            self._keep(key, kept)
-        return kept
+        with self._lock:
+            since, archive = self._kept.get(missing.key, (0.0, None))
+            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
+                return None
+            self._kept.move_to_end(missing.key)
+            return archive
+
+    def fetch(self, missing: Missing, cancel: CancelToken) -> Archive:
+        """Install these packages and all that they need. Raises InstallFailed, InvalidRequest."""
+        archive = self._fetch(missing, cancel)
+        self._keep(missing.key, archive)
+        return archive
 
     def close(self) -> None:
         """Forget what was installed."""
@@ -7346,28 +7389,18 @@ class Installer:
             self._present = {image: found}
         return self._present[image]
 
-    def _fetch(
-        self, wanted: Sequence[Requirement], texts: Sequence[str], cancel: CancelToken
-    ) -> Archive:
-        settings = self._settings
+    def _fetch(self, missing: Missing, cancel: CancelToken) -> Archive:
+        settings, texts = self._settings, missing.texts
         program = _INSTALL_PROGRAM.format(
-            wanted=list(texts),
+            wanted=texts,
             index=settings.index,
             host=re.sub(r"^\w+://|[:/].*$", "", settings.index),
-            first=wanted[0].name,
+            first=missing.requirements[0].name,
             connect=_INDEX_SECONDS,
             away=_INDEX_AWAY,
             archive=_ARCHIVE,
         )
-        limits = Limits(
-            seconds=settings.seconds,
-            work_mib=settings.size_mib,
-            # pip unpacks beside the place where the files end.
-            tmp_mib=3 * settings.size_mib,
-            files=1,
-            file_mib=settings.size_mib,
-        )
-        request = RunRequest((Step(PYTHON.name, program),), limits=limits)
+        request = RunRequest((Step(PYTHON.name, program),), limits=self.limits)
         result = self._run(request, True, cancel)
         if result.outcome is not Outcome.OK:
             raise InstallFailed(_why(result, texts, settings))
@@ -7383,14 +7416,6 @@ class Installer:
         if versions:
             raise InstallFailed(_too_large(settings))
         return Archive(None, 0, ())
-
-    def _take(self, key: tuple[str, ...]) -> Archive | None:
-        with self._lock:
-            since, archive = self._kept.get(key, (0.0, None))
-            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
-                return None
-            self._kept.move_to_end(key)
-            return archive
 
     def _keep(self, key: tuple[str, ...], archive: Archive) -> None:
         """Those used last, as many as there is room for. A file that is still read stays until
@@ -7719,7 +7744,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+4ab1450f487b"
+BUILD_ID = "0.1.0+6cf85cfec7f6"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10925,7 +10950,11 @@ class Recorder:
         self.started = False
         self.program_over = False
         self.done = False
-        self.seconds = 0.0
+        self._seconds: float | None = (
+            None  # of the programs, as the guest tells at the end
+        )
+        self._watched_seconds = 0.0  # the same as it looks from here
+        self._running_since = 0.0
         self._request = request
         self._feed = feed
         self._step = 0
@@ -11032,6 +11061,7 @@ class Recorder:
         if not follows:
             self._feed.put(RunEvent("started", step))
         self._step, self._running, self._compiling = step, True, kind == "c"
+        self._running_since = time.monotonic()
         self.started = True
 
     def _take_missing(self, untrusted_payload: bytes) -> None:
@@ -11062,9 +11092,14 @@ class Recorder:
         if not self._running or end["step"] != self._step or not fits:
             _breach("end of a step")
         self._last = _StepEnd(self._step, code, number, self._compiling)
+        self._stop_watch()
         self._running = self._compiling = False
         is_last = self._step == len(self._request.steps) - 1
         self.program_over = is_last or code != 0
+
+    def _stop_watch(self) -> None:
+        if self._running and not self._compiling:
+            self._watched_seconds += time.monotonic() - self._running_since
 
     def _take_skipped(self, untrusted_payload: bytes) -> None:
         entry = parse_header(untrusted_payload, {"name": str, "reason": str})
@@ -11081,7 +11116,7 @@ class Recorder:
             _breach("seconds out of range")
         if not (self.program_over or values["cancelled"]):
             _breach("an end before that of the programs")
-        self.seconds = float(seconds)
+        self._seconds = float(seconds)
         self._flags = values
         self.done = self.program_over = True
 
@@ -11094,6 +11129,8 @@ class Recorder:
             self._add_text(stream, cleaner.finish())
         stdout, stderr, output = self._transcript.finish()
         last = self._last
+        if not self.program_over:
+            self._stop_watch()
         told: dict[str, Any] = {
             flag: value or getattr(host, flag) for flag, value in self._flags.items()
         }
@@ -11126,7 +11163,7 @@ class Recorder:
             skipped=(*self._skipped, *self._files.lost_files()),
             full_output=self._spool.finish(),
             notes=_notes(outcome, seen, self._request),
-            seconds=self.seconds,
+            seconds=self._watched_seconds if self._seconds is None else self._seconds,
             failed_step=last.step if last and went_wrong else None,
             evidence={
                 **facts,
@@ -11215,6 +11252,16 @@ class Budgets:
         return self.start + 2 * transfers + rest
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a request runs: in a sandbox of this spec, with an archive of packages if there is
+    one. ``booted`` is one that was started for it already."""
+
+    spec: SandboxSpec
+    packages: InputFile | None = None
+    booted: BootedSandbox | None = None
+
+
 class Runner(Protocol):
     """Whatever can run a request: a local engine, or a service over HTTP."""
 
@@ -11261,29 +11308,29 @@ class LocalRunner:
     ) -> RunResult:
         """See Runner.run."""
         started = time.monotonic()
-        result = self.run_placed(
-            request, self.spec_for(request), None, on_event, cancel or CancelToken()
-        )
+        placement = Placement(self.spec_for(request))
+        result = self.run_placed(request, placement, on_event, cancel or CancelToken())
         return replace(result, total_seconds=time.monotonic() - started)
 
     def run_placed(
         self,
         request: RunRequest,
-        spec: SandboxSpec,
-        packages: InputFile | None,
+        placement: Placement,
         on_event: OnEvent | None,
         cancel: CancelToken,
     ) -> RunResult:
-        """Run to the end in a sandbox of this spec, with an archive of packages if there is
-        one. Raises as run does."""
+        """Run to the end in this place. Raises as run does."""
         plan = plan_files(request)
+        spec, booted = placement.spec, placement.booted
         is_usual = not (spec.network or spec.packages_mib)
         feed = EventFeed(on_event)
-        session = _Session(request, plan, feed, cancel, self._budgets, packages)
+        session = _Session(
+            request, plan, feed, cancel, self._budgets, placement.packages
+        )
         try:
-            waiting = interpreter_for(request)
-            warm = self._pool.take(spec, waiting) if is_usual else None
-            return session.run(self._engine, spec, warm)
+            if booted is None and is_usual:
+                booted = self._pool.take(spec, interpreter_for(request))
+            return session.run(self._engine, spec, booted)
         finally:
             feed.close()
             for channel in session.channels:
@@ -11320,6 +11367,10 @@ class LocalRunner:
             argv=tuple(bootstrap_argv()),
             data_folders=self._data_folders.checked(),
         )
+
+    def boot(self, spec: SandboxSpec, cancel: CancelToken) -> BootedSandbox:
+        """A sandbox of this spec, for a later run_placed. Raises as boot_sandbox does."""
+        return boot_sandbox(self._engine, spec, cancel, Deadline(self._budgets.start))
 
     def _dispose(self, channel: Channel) -> None:
         future = self._disposer.submit(channel.close)
@@ -11361,14 +11412,14 @@ class _Session:
         return self.channels[-1] if self.channels else None
 
     def run(
-        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+        self, engine: Engine, spec: SandboxSpec, booted: BootedSandbox | None
     ) -> RunResult:
         """Go through the phases; whatever goes wrong ends in the result."""
         error = ""
         facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         try:
-            sandbox = self._hand_over(engine, spec, warm)
-            facts["warm"] = "yes" if sandbox is warm else "no"
+            sandbox = self._hand_over(engine, spec, booted)
+            facts["warm"] = "yes" if sandbox.waiting else "no"
             self._follow()
         except SandboxError as problem:
             if not self._cancel.is_set():
@@ -11376,18 +11427,18 @@ class _Session:
         return self._recorder.result(self._host_evidence(error), facts)
 
     def _hand_over(
-        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+        self, engine: Engine, spec: SandboxSpec, booted: BootedSandbox | None
     ) -> BootedSandbox:
-        """Give the job to the warm sandbox, or else to one that is started for it. Returns
+        """Give the job to the booted sandbox, or else to one that is started for it. Returns
         the one in which a program has started."""
-        if warm is not None:
+        if booted is not None:
             try:
-                self._give_job(warm)
-                return warm
+                self._give_job(booted)
+                return booted
             except ChannelClosed:
                 if self._recorder.started or self._cancel.is_set():
                     raise
-                _LOG.info("run %s: its warm sandbox was dead", spec.run_id)
+                _LOG.info("run %s: its booted sandbox was dead", spec.run_id)
         cold = boot_sandbox(engine, spec, self._cancel, Deadline(self._budgets.start))
         self._give_job(cold)
         return cold
@@ -11501,11 +11552,15 @@ class _Session:
 
 # ===== begin sandbox_core/installing_runner.py =====
 
-"""A local runner that installs what a run asks for, before its first step and beside its time."""
+"""A local runner that installs what a run asks for, before its first step and beside its time.
+
+The sandbox of the program boots meanwhile: it is a cold one, whose start would be waited for.
+"""
 
 _install_log = logging.getLogger("run_code.install")
 _IMAGE_SECONDS = 5.0
 _NOTHING = Step(BASH.name, ":\n")
+_BOOTS = 8  # at one time; one more waits, and boots late
 
 
 class InstallingRunner(LocalRunner):
@@ -11528,6 +11583,7 @@ class InstallingRunner(LocalRunner):
             if installs
             else None
         )
+        self._booter = ThreadPoolExecutor(_BOOTS, "run-code-boot")
 
     def run(
         self,
@@ -11539,14 +11595,20 @@ class InstallingRunner(LocalRunner):
         plan_files(request)
         cancel = cancel or CancelToken()
         started = time.monotonic()
+        booting: Future[BootedSandbox] | None = None
         try:
             wanted = self._gather(request)
             if self._installer is None or not wanted.packages:
                 return self._marked(super().run(wanted, on_event, cancel), request)
-            archive = self._installer.install(wanted.packages, cancel)
+            missing = self._installer.missing(wanted.packages, cancel)
+            archive = self._installer.kept(missing)
+            if archive is None:
+                booting = self._boot_ahead(wanted, cancel)
+                archive = self._installer.fetch(missing, cancel)
         except (InstallFailed, InvalidRequest) as problem:
+            _discard(booting)
             return _not_installed(request, problem, cancel, started)
-        result = self._run_with(archive, wanted, on_event, cancel)
+        result = self._run_with(archive, booting, wanted, on_event, cancel)
         result = replace(result, total_seconds=time.monotonic() - started)
         return self._marked(result, request)
 
@@ -11560,11 +11622,24 @@ class InstallingRunner(LocalRunner):
         """See Runner.close."""
         if self._installer is not None:
             self._installer.close()
+        self._booter.shutdown(wait=True)
         super().close()
+
+    def _boot_ahead(
+        self, request: RunRequest, cancel: CancelToken
+    ) -> Future[BootedSandbox] | None:
+        """Start the sandbox of a program whose packages are not there yet."""
+        if self._installer is None or reaches_out(request.network):
+            return None  # with a network, its route comes first
+        spec = self._spec_with_packages(request)
+        waits = self._budgets.lease_seconds(self._installer.limits)
+        spec = replace(spec, expires_at=spec.expires_at + waits)
+        return self._booter.submit(self.boot, spec, cancel)
 
     def _run_with(
         self,
         archive: Archive,
+        booting: Future[BootedSandbox] | None,
         request: RunRequest,
         on_event: OnEvent | None,
         cancel: CancelToken,
@@ -11572,15 +11647,16 @@ class InstallingRunner(LocalRunner):
         """Run a request whose packages are installed; steps that did nothing else are over."""
         skipped = _empty_steps(request)
         short = replace(request, steps=request.steps[skipped:] or (_NOTHING,))
-        spec = self.spec_for(request)
-        packages = None
         content = archive.opened()
-        if content is not None and self._installs is not None:
+        if content is None:
+            _discard(booting)
+            place = Placement(self.spec_for(request))
+        else:
             packages = InputFile("packages", content=content)
-            # The archive is there until it is unpacked.
-            spec = replace(spec, packages_mib=2 * self._installs.size_mib)
+            spec = self._spec_with_packages(request)
+            place = Placement(spec, packages, _booted(booting))
         try:
-            result = self.run_placed(short, spec, packages, on_event, cancel)
+            result = self.run_placed(short, place, on_event, cancel)
         finally:
             if content is not None:
                 content.close()
@@ -11589,6 +11665,14 @@ class InstallingRunner(LocalRunner):
         names = ", ".join(archive.names)
         notes = (f"Installed for this run: {names}.",) if names else ()
         return replace(result, notes=(*notes, *result.notes))
+
+    def _spec_with_packages(self, request: RunRequest) -> SandboxSpec:
+        """The usual sandbox with a folder for packages."""
+        spec = self.spec_for(request)
+        if self._installs is None:
+            return spec
+        # The archive is there until it is unpacked.
+        return replace(spec, packages_mib=2 * self._installs.size_mib)
 
     def _may_install(self, request: RunRequest) -> bool:
         return self._installer is not None and request.network != NO_NETWORK
@@ -11608,10 +11692,30 @@ class InstallingRunner(LocalRunner):
             spec = replace(
                 spec, network=self._installs.network, runtime=self._installs.runtime
             )
-        return self.run_placed(request, spec, None, None, cancel)
+        return self.run_placed(request, Placement(spec), None, cancel)
 
     def _image_id(self) -> str:
         return self._engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image
+
+
+def _booted(booting: Future[BootedSandbox] | None) -> BootedSandbox | None:
+    """The sandbox; None when it did not start: the run starts one, and tells if it cannot."""
+    try:
+        return booting.result() if booting else None
+    except SandboxError as error:
+        _install_log.info("a sandbox could not be started ahead: %s", error)
+        return None
+
+
+def _discard(booting: Future[BootedSandbox] | None) -> None:
+    """Nobody needs this sandbox; it may not even be there yet."""
+    if booting is not None:
+        booting.add_done_callback(_close_booted)
+
+
+def _close_booted(booting: Future[BootedSandbox]) -> None:
+    if booting.exception() is None:
+        booting.result().channel.close()
 
 
 def _empty_steps(request: RunRequest) -> int:
@@ -11706,14 +11810,14 @@ class NetworkRunner(InstallingRunner):
     def run_placed(
         self,
         request: RunRequest,
-        spec: SandboxSpec,
-        packages: InputFile | None,
+        placement: Placement,
         on_event: OnEvent | None,
         cancel: CancelToken,
     ) -> RunResult:
         """See LocalRunner.run_placed."""
+        spec = placement.spec
         if spec.network or not reaches_out(request.network):
-            return super().run_placed(request, spec, packages, on_event, cancel)
+            return super().run_placed(request, placement, on_event, cancel)
         started = time.monotonic()
         try:
             route, runtime = self._open_route(request, spec)
@@ -11728,7 +11832,8 @@ class NetworkRunner(InstallingRunner):
             )
         spec = replace(spec, network=route.network, proxy=route.proxy, runtime=runtime)
         try:
-            return super().run_placed(request, spec, packages, on_event, cancel)
+            placement = replace(placement, spec=spec)
+            return super().run_placed(request, placement, on_event, cancel)
         finally:
             future = self._disposer.submit(self._engine.close_route, route)
             future.add_done_callback(_log_failed_close)

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     4ab1450f487b4bf7836792ac19f1c5dad8c030e2e6f6817b5add6ff47ec27086
+#     6cf85cfec7f6a3da409f3d80f020e2b2bd5d7085a60fda8274dfee9591506eaf
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -64,7 +64,6 @@ license: Apache-2.0
 #     sandbox_core/streams.py                 Program output as text: cleaned, redraws collapsed, head and tail kept.
 #     sandbox_core/installer.py               Installs Python packages for a run: in a sandbox of its own, which has the index and nothing else on its network.
 #     sandbox_core/archive.py                 Files on the host's side: what goes into a sandbox, and what comes out, both bounded.
-#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
 #     sandbox_core/payload.py                 The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
 #     sandbox_core/guest_program.py           The programs of a sandbox that are made of several modules' texts.
 #     sandbox_core/displays.py                What a run showed, on the host's side: figures, images and rich values, bounded.
@@ -72,6 +71,7 @@ license: Apache-2.0
 #     sandbox_core/protocol.py                The host's side of the frames between host and guest.
 #     sandbox_core/job.py                     What the guest is told: the boot frame, and the frames of one job.
 #     sandbox_core/boot.py                    From nothing to a guest that waits for its job: what cold runs and the pool both do first.
+#     sandbox_core/hints.py                   What to do next after a failure: one table, shared by people and models.
 #     sandbox_core/pool.py                    Sandboxes started before they are needed.
 #     sandbox_core/event_feed.py              Events on their way from a run to whoever watches it, who may be slow or asleep.
 #     sandbox_core/recorder.py                What one run has told us so far: frames in, a RunResult out.
@@ -7193,6 +7193,7 @@ def answers():
 os.environ["PYTHONUSERBASE"] = "/tmp/packages"
 command = [sys.executable, "-m", "pip", "install", "--user", "--only-binary=:all:",
            "--no-cache-dir", "--no-compile", "--no-input", "--no-warn-script-location",
+           "--no-warn-conflicts",  # reads what all packages of the image need
            "--disable-pip-version-check", "--progress-bar=off", "--retries=0",
            "--timeout={connect}", "--index-url", index, "--trusted-host", host]
 status = subprocess.run([*command, *wanted], stdout=2).returncode
@@ -7252,6 +7253,24 @@ class Archive:
         return open(f"/proc/self/fd/{self.content.fileno()}", "rb")
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Packages that an image, named by its digest, does not have."""
+
+    image: str
+    requirements: tuple[Requirement, ...]
+
+    @property
+    def texts(self) -> list[str]:
+        """The requirements as pip takes them."""
+        return sorted(entry.text for entry in self.requirements)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The same for whatever has the same installation."""
+        return (self.image, *self.texts)
+
+
 class Installer:
     """Installs, and remembers for an hour what it installed. ``run`` runs a request in a sandbox
     on the network (True) or without one. Any thread may call it."""
@@ -7269,25 +7288,49 @@ class Installer:
         self._kept: OrderedDict[tuple[str, ...], tuple[float, Archive]] = OrderedDict()
         self._present: dict[str, frozenset[str]] = {}
 
-    def install(self, packages: Sequence[str], cancel: CancelToken) -> Archive:
-        """What these packages and all that they need are. Raises InstallFailed, InvalidRequest."""
+    @property
+    def limits(self) -> Limits:
+        """What an installation may use."""
+        size_mib = self._settings.size_mib
+        return Limits(
+            seconds=self._settings.seconds,
+            work_mib=size_mib,
+            # pip unpacks beside the place where the files end.
+            tmp_mib=3 * size_mib,
+            files=1,
+            file_mib=size_mib,
+        )
+
+    def missing(self, packages: Sequence[str], cancel: CancelToken) -> Missing:
+        """What of these packages the image does not have. Raises InvalidRequest."""
         wanted = [read_requirement(text) for text in packages]
         self._check_names(wanted)
         image = self._image_id()
-        wanted = [
-            entry
-            for entry in wanted
-            if not (entry.is_plain and entry.name in self._in_image(image, cancel))
-        ]
-        if not wanted:
+        return Missing(
+            image,
+            tuple(
+                entry
+                for entry in wanted
+                if not (entry.is_plain and entry.name in self._in_image(image, cancel))
+            ),
+        )
+
+    def kept(self, missing: Missing) -> Archive | None:
+        """These packages and all that they need, if that is here already."""
+        if not missing.requirements:
             return Archive(None, 0, ())
-        texts = sorted(entry.text for entry in wanted)
-        key = (image, *texts)
-        kept = self._take(key)
-        if kept is None:
-            kept = self._fetch(wanted, texts, cancel)
-            self._keep(key, kept)
-        return kept
+        with self._lock:
+            since, archive = self._kept.get(missing.key, (0.0, None))
+            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
+                return None
+            self._kept.move_to_end(missing.key)
+            return archive
+
+    def fetch(self, missing: Missing, cancel: CancelToken) -> Archive:
+        """Install these packages and all that they need. Raises InstallFailed, InvalidRequest."""
+        archive = self._fetch(missing, cancel)
+        self._keep(missing.key, archive)
+        return archive
 
     def close(self) -> None:
         """Forget what was installed."""
@@ -7319,28 +7362,18 @@ class Installer:
             self._present = {image: found}
         return self._present[image]
 
-    def _fetch(
-        self, wanted: Sequence[Requirement], texts: Sequence[str], cancel: CancelToken
-    ) -> Archive:
-        settings = self._settings
+    def _fetch(self, missing: Missing, cancel: CancelToken) -> Archive:
+        settings, texts = self._settings, missing.texts
         program = _INSTALL_PROGRAM.format(
-            wanted=list(texts),
+            wanted=texts,
             index=settings.index,
             host=re.sub(r"^\w+://|[:/].*$", "", settings.index),
-            first=wanted[0].name,
+            first=missing.requirements[0].name,
             connect=_INDEX_SECONDS,
             away=_INDEX_AWAY,
             archive=_ARCHIVE,
         )
-        limits = Limits(
-            seconds=settings.seconds,
-            work_mib=settings.size_mib,
-            # pip unpacks beside the place where the files end.
-            tmp_mib=3 * settings.size_mib,
-            files=1,
-            file_mib=settings.size_mib,
-        )
-        request = RunRequest((Step(PYTHON.name, program),), limits=limits)
+        request = RunRequest((Step(PYTHON.name, program),), limits=self.limits)
         result = self._run(request, True, cancel)
         if result.outcome is not Outcome.OK:
             raise InstallFailed(_why(result, texts, settings))
@@ -7356,14 +7389,6 @@ class Installer:
         if versions:
             raise InstallFailed(_too_large(settings))
         return Archive(None, 0, ())
-
-    def _take(self, key: tuple[str, ...]) -> Archive | None:
-        with self._lock:
-            since, archive = self._kept.get(key, (0.0, None))
-            if archive is None or time.monotonic() - since > _FRESH_SECONDS:
-                return None
-            self._kept.move_to_end(key)
-            return archive
 
     def _keep(self, key: tuple[str, ...], archive: Archive) -> None:
         """Those used last, as many as there is room for. A file that is still read stays until
@@ -7622,117 +7647,6 @@ class FileReceiver:
 
 # ===== end sandbox_core/archive.py =====
 
-# ===== begin sandbox_core/hints.py =====
-
-"""What to do next after a failure: one table, shared by people and models."""
-
-# In a result's evidence: packages could have been installed.
-PACKAGES_ON = "packages"
-
-# Only the end of the error output tells why a program ended.
-_HINT_REACH = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Hint:
-    pattern: re.Pattern[str]
-    sentence: str
-
-
-def _hint(pattern: str, sentence: str) -> _Hint:
-    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
-
-
-_BY_OUTCOME = {
-    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
-    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
-    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
-    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
-    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
-    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
-    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
-}
-
-_NO_SUCH_PACKAGE = (
-    r"^(?:ModuleNotFoundError|ImportError)\b|No matching distribution found"
-)
-_MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
-_INSTALL_IT = (
-    "Packages can be installed before the program: name it in `packages`, or begin the code "
-    "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
-)
-
-# Where programs have a network, the proxy or the lack of any other way is what stopped them.
-_UNREACHED = re.compile(
-    r"Tunnel connection failed|CONNECT tunnel failed|response 403|ERR_ACCESS_DENIED"
-    r"|Forbidden|ProxyError|ERR_DNS_FAIL|Service Unavailable"
-    r"|Name or service not known|Temporary failure in name resolution|getaddrinfo|EAI_AGAIN"
-    r"|Network is unreachable|Connection refused|No route to host|Could not resolve host"
-)
-
-_BY_ERROR = (
-    _hint(
-        r"^EOFError\b|\bread: read error\b",
-        "There is no keyboard here: set the value in the code, or give the input "
-        "beforehand as stdin.",
-    ),
-    _hint(
-        r"No matching distribution found|Failed to establish a new connection"
-        r"|Temporary failure in name resolution|Name or service not known"
-        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
-        r"|Temporary failure resolving",
-        "There is no network in the sandbox, and installing packages is off: use what "
-        "is there (`pip list` shows it) and put the data into the code.",
-    ),
-    _hint(
-        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
-        "That package is not in the sandbox, and installing packages is off: use one that "
-        "is there (`pip list` shows them) or do without.",
-    ),
-    _hint(
-        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
-        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
-        "commands into a Bash block.",
-    ),
-    _hint(
-        r"No such file or directory|ENOENT",
-        "The work folder holds the files that were given to this run and nothing else: use "
-        "their names as they are, or create the file in the same code.",
-    ),
-    _hint(
-        r"command not found",
-        "That command is not in the sandbox: use one that is there, or do it in Python.",
-    ),
-    _hint(
-        r"Read-only file system|Permission denied|EROFS|EACCES",
-        "Only the work folder and `/tmp` can be written to.",
-    ),
-    _hint(
-        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
-        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
-    ),
-)
-
-
-def hint_for(result: RunResult) -> str:
-    """One sentence of advice, as Markdown, after a run that did not end well; empty when
-    all is well or there is nothing to advise. It holds no text of the program."""
-    if result.outcome is not Outcome.FAILED:
-        return _BY_OUTCOME.get(result.outcome, "")
-    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
-    if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
-        return _INSTALL_IT
-    network = result.evidence.get(NETWORK, NO_NETWORK)
-    if reaches_out(network) and _UNREACHED.search(end):
-        return (
-            f"{describe_network(network)} Use the proxy that the environment names "
-            "(`https_proxy`); nothing else leads outside."
-        )
-    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
-
-
-# ===== end sandbox_core/hints.py =====
-
 # ===== begin sandbox_core/payload.py =====
 
 """The texts of the guest's modules and of the launcher's: what runs inside the sandbox.
@@ -7741,7 +7655,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+4ab1450f487b"
+BUILD_ID = "0.1.0+6cf85cfec7f6"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10523,6 +10437,117 @@ def _await_hello(
 
 # ===== end sandbox_core/boot.py =====
 
+# ===== begin sandbox_core/hints.py =====
+
+"""What to do next after a failure: one table, shared by people and models."""
+
+# In a result's evidence: packages could have been installed.
+PACKAGES_ON = "packages"
+
+# Only the end of the error output tells why a program ended.
+_HINT_REACH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    pattern: re.Pattern[str]
+    sentence: str
+
+
+def _hint(pattern: str, sentence: str) -> _Hint:
+    return _Hint(re.compile(pattern, re.MULTILINE), sentence)
+
+
+_BY_OUTCOME = {
+    Outcome.SANDBOX_ERROR: "Changing the code will not help.",
+    Outcome.MEMORY_LIMIT: "Work on less data at a time, or use smaller data types.",
+    Outcome.TIMEOUT: "Make the code faster, or let it do less in one run.",
+    Outcome.OUTPUT_LIMIT: "Print less, for example only a summary.",
+    Outcome.PROCESS_LIMIT: "Start fewer processes and threads at a time.",
+    Outcome.DISK_LIMIT: "Write less, or delete files that are no longer needed.",
+    Outcome.COMPILE_ERROR: "Correct what the compiler names, the first error first.",
+}
+
+_NO_SUCH_PACKAGE = (
+    r"^(?:ModuleNotFoundError|ImportError)\b|No matching distribution found"
+)
+_MAY_INSTALL = re.compile(_NO_SUCH_PACKAGE, re.MULTILINE)
+_INSTALL_IT = (
+    "Packages can be installed before the program: name it in `packages`, or begin the code "
+    "with a line `pip install` (in Python `!pip install`); its name in the index may differ."
+)
+
+# Where programs have a network, the proxy or the lack of any other way is what stopped them.
+_UNREACHED = re.compile(
+    r"Tunnel connection failed|CONNECT tunnel failed|response 403|ERR_ACCESS_DENIED"
+    r"|Forbidden|ProxyError|ERR_DNS_FAIL|Service Unavailable"
+    r"|Name or service not known|Temporary failure in name resolution|getaddrinfo|EAI_AGAIN"
+    r"|Network is unreachable|Connection refused|No route to host|Could not resolve host"
+)
+
+_BY_ERROR = (
+    _hint(
+        r"^EOFError\b|\bread: read error\b",
+        "There is no keyboard here: set the value in the code, or give the input "
+        "beforehand as stdin.",
+    ),
+    _hint(
+        r"No matching distribution found|Failed to establish a new connection"
+        r"|Temporary failure in name resolution|Name or service not known"
+        r"|Network is unreachable|Could not resolve host|getaddrinfo|EAI_AGAIN"
+        r"|Temporary failure resolving",
+        "There is no network in the sandbox, and installing packages is off: use what "
+        "is there (`pip list` shows it) and put the data into the code.",
+    ),
+    _hint(
+        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
+        "That package is not in the sandbox, and installing packages is off: use one that "
+        "is there (`pip list` shows them) or do without.",
+    ),
+    _hint(
+        r"^\s*[!%]\s*\w[^\n]*\n\s*\^[^\n]*\n(?:SyntaxError|IndentationError)\b",
+        "Notebook commands (lines with `!` or `%` in front) do not work here: put shell "
+        "commands into a Bash block.",
+    ),
+    _hint(
+        r"No such file or directory|ENOENT",
+        "The work folder holds the files that were given to this run and nothing else: use "
+        "their names as they are, or create the file in the same code.",
+    ),
+    _hint(
+        r"command not found",
+        "That command is not in the sandbox: use one that is there, or do it in Python.",
+    ),
+    _hint(
+        r"Read-only file system|Permission denied|EROFS|EACCES",
+        "Only the work folder and `/tmp` can be written to.",
+    ),
+    _hint(
+        r"^MemoryError\b|heap out of memory|Cannot allocate memory",
+        _BY_OUTCOME[Outcome.MEMORY_LIMIT],
+    ),
+)
+
+
+def hint_for(result: RunResult) -> str:
+    """One sentence of advice, as Markdown, after a run that did not end well; empty when
+    all is well or there is nothing to advise. It holds no text of the program."""
+    if result.outcome is not Outcome.FAILED:
+        return _BY_OUTCOME.get(result.outcome, "")
+    end = (result.stderr.head + result.stderr.tail)[-_HINT_REACH:]
+    if result.evidence.get(PACKAGES_ON) and _MAY_INSTALL.search(end):
+        return _INSTALL_IT
+    network = result.evidence.get(NETWORK, NO_NETWORK)
+    if reaches_out(network) and _UNREACHED.search(end):
+        return (
+            f"{describe_network(network)} Use the proxy that the environment names "
+            "(`https_proxy`); nothing else leads outside."
+        )
+    return next((hint.sentence for hint in _BY_ERROR if hint.pattern.search(end)), "")
+
+
+# ===== end sandbox_core/hints.py =====
+
 # ===== begin sandbox_core/pool.py =====
 
 """Sandboxes started before they are needed. Each is used once and thrown away.
@@ -10947,7 +10972,11 @@ class Recorder:
         self.started = False
         self.program_over = False
         self.done = False
-        self.seconds = 0.0
+        self._seconds: float | None = (
+            None  # of the programs, as the guest tells at the end
+        )
+        self._watched_seconds = 0.0  # the same as it looks from here
+        self._running_since = 0.0
         self._request = request
         self._feed = feed
         self._step = 0
@@ -11054,6 +11083,7 @@ class Recorder:
         if not follows:
             self._feed.put(RunEvent("started", step))
         self._step, self._running, self._compiling = step, True, kind == "c"
+        self._running_since = time.monotonic()
         self.started = True
 
     def _take_missing(self, untrusted_payload: bytes) -> None:
@@ -11084,9 +11114,14 @@ class Recorder:
         if not self._running or end["step"] != self._step or not fits:
             _breach("end of a step")
         self._last = _StepEnd(self._step, code, number, self._compiling)
+        self._stop_watch()
         self._running = self._compiling = False
         is_last = self._step == len(self._request.steps) - 1
         self.program_over = is_last or code != 0
+
+    def _stop_watch(self) -> None:
+        if self._running and not self._compiling:
+            self._watched_seconds += time.monotonic() - self._running_since
 
     def _take_skipped(self, untrusted_payload: bytes) -> None:
         entry = parse_header(untrusted_payload, {"name": str, "reason": str})
@@ -11103,7 +11138,7 @@ class Recorder:
             _breach("seconds out of range")
         if not (self.program_over or values["cancelled"]):
             _breach("an end before that of the programs")
-        self.seconds = float(seconds)
+        self._seconds = float(seconds)
         self._flags = values
         self.done = self.program_over = True
 
@@ -11116,6 +11151,8 @@ class Recorder:
             self._add_text(stream, cleaner.finish())
         stdout, stderr, output = self._transcript.finish()
         last = self._last
+        if not self.program_over:
+            self._stop_watch()
         told: dict[str, Any] = {
             flag: value or getattr(host, flag) for flag, value in self._flags.items()
         }
@@ -11148,7 +11185,7 @@ class Recorder:
             skipped=(*self._skipped, *self._files.lost_files()),
             full_output=self._spool.finish(),
             notes=_notes(outcome, seen, self._request),
-            seconds=self.seconds,
+            seconds=self._watched_seconds if self._seconds is None else self._seconds,
             failed_step=last.step if last and went_wrong else None,
             evidence={
                 **facts,
@@ -11237,6 +11274,16 @@ class Budgets:
         return self.start + 2 * transfers + rest
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a request runs: in a sandbox of this spec, with an archive of packages if there is
+    one. ``booted`` is one that was started for it already."""
+
+    spec: SandboxSpec
+    packages: InputFile | None = None
+    booted: BootedSandbox | None = None
+
+
 class Runner(Protocol):
     """Whatever can run a request: a local engine, or a service over HTTP."""
 
@@ -11283,29 +11330,29 @@ class LocalRunner:
     ) -> RunResult:
         """See Runner.run."""
         started = time.monotonic()
-        result = self.run_placed(
-            request, self.spec_for(request), None, on_event, cancel or CancelToken()
-        )
+        placement = Placement(self.spec_for(request))
+        result = self.run_placed(request, placement, on_event, cancel or CancelToken())
         return replace(result, total_seconds=time.monotonic() - started)
 
     def run_placed(
         self,
         request: RunRequest,
-        spec: SandboxSpec,
-        packages: InputFile | None,
+        placement: Placement,
         on_event: OnEvent | None,
         cancel: CancelToken,
     ) -> RunResult:
-        """Run to the end in a sandbox of this spec, with an archive of packages if there is
-        one. Raises as run does."""
+        """Run to the end in this place. Raises as run does."""
         plan = plan_files(request)
+        spec, booted = placement.spec, placement.booted
         is_usual = not (spec.network or spec.packages_mib)
         feed = EventFeed(on_event)
-        session = _Session(request, plan, feed, cancel, self._budgets, packages)
+        session = _Session(
+            request, plan, feed, cancel, self._budgets, placement.packages
+        )
         try:
-            waiting = interpreter_for(request)
-            warm = self._pool.take(spec, waiting) if is_usual else None
-            return session.run(self._engine, spec, warm)
+            if booted is None and is_usual:
+                booted = self._pool.take(spec, interpreter_for(request))
+            return session.run(self._engine, spec, booted)
         finally:
             feed.close()
             for channel in session.channels:
@@ -11342,6 +11389,10 @@ class LocalRunner:
             argv=tuple(bootstrap_argv()),
             data_folders=self._data_folders.checked(),
         )
+
+    def boot(self, spec: SandboxSpec, cancel: CancelToken) -> BootedSandbox:
+        """A sandbox of this spec, for a later run_placed. Raises as boot_sandbox does."""
+        return boot_sandbox(self._engine, spec, cancel, Deadline(self._budgets.start))
 
     def _dispose(self, channel: Channel) -> None:
         future = self._disposer.submit(channel.close)
@@ -11383,14 +11434,14 @@ class _Session:
         return self.channels[-1] if self.channels else None
 
     def run(
-        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+        self, engine: Engine, spec: SandboxSpec, booted: BootedSandbox | None
     ) -> RunResult:
         """Go through the phases; whatever goes wrong ends in the result."""
         error = ""
         facts = {"engine": engine.name, "image": spec.image, "runtime": spec.runtime}
         try:
-            sandbox = self._hand_over(engine, spec, warm)
-            facts["warm"] = "yes" if sandbox is warm else "no"
+            sandbox = self._hand_over(engine, spec, booted)
+            facts["warm"] = "yes" if sandbox.waiting else "no"
             self._follow()
         except SandboxError as problem:
             if not self._cancel.is_set():
@@ -11398,18 +11449,18 @@ class _Session:
         return self._recorder.result(self._host_evidence(error), facts)
 
     def _hand_over(
-        self, engine: Engine, spec: SandboxSpec, warm: BootedSandbox | None
+        self, engine: Engine, spec: SandboxSpec, booted: BootedSandbox | None
     ) -> BootedSandbox:
-        """Give the job to the warm sandbox, or else to one that is started for it. Returns
+        """Give the job to the booted sandbox, or else to one that is started for it. Returns
         the one in which a program has started."""
-        if warm is not None:
+        if booted is not None:
             try:
-                self._give_job(warm)
-                return warm
+                self._give_job(booted)
+                return booted
             except ChannelClosed:
                 if self._recorder.started or self._cancel.is_set():
                     raise
-                _LOG.info("run %s: its warm sandbox was dead", spec.run_id)
+                _LOG.info("run %s: its booted sandbox was dead", spec.run_id)
         cold = boot_sandbox(engine, spec, self._cancel, Deadline(self._budgets.start))
         self._give_job(cold)
         return cold
@@ -11523,11 +11574,15 @@ class _Session:
 
 # ===== begin sandbox_core/installing_runner.py =====
 
-"""A local runner that installs what a run asks for, before its first step and beside its time."""
+"""A local runner that installs what a run asks for, before its first step and beside its time.
+
+The sandbox of the program boots meanwhile: it is a cold one, whose start would be waited for.
+"""
 
 _install_log = logging.getLogger("run_code.install")
 _IMAGE_SECONDS = 5.0
 _NOTHING = Step(BASH.name, ":\n")
+_BOOTS = 8  # at one time; one more waits, and boots late
 
 
 class InstallingRunner(LocalRunner):
@@ -11550,6 +11605,7 @@ class InstallingRunner(LocalRunner):
             if installs
             else None
         )
+        self._booter = ThreadPoolExecutor(_BOOTS, "run-code-boot")
 
     def run(
         self,
@@ -11561,14 +11617,20 @@ class InstallingRunner(LocalRunner):
         plan_files(request)
         cancel = cancel or CancelToken()
         started = time.monotonic()
+        booting: Future[BootedSandbox] | None = None
         try:
             wanted = self._gather(request)
             if self._installer is None or not wanted.packages:
                 return self._marked(super().run(wanted, on_event, cancel), request)
-            archive = self._installer.install(wanted.packages, cancel)
+            missing = self._installer.missing(wanted.packages, cancel)
+            archive = self._installer.kept(missing)
+            if archive is None:
+                booting = self._boot_ahead(wanted, cancel)
+                archive = self._installer.fetch(missing, cancel)
         except (InstallFailed, InvalidRequest) as problem:
+            _discard(booting)
             return _not_installed(request, problem, cancel, started)
-        result = self._run_with(archive, wanted, on_event, cancel)
+        result = self._run_with(archive, booting, wanted, on_event, cancel)
         result = replace(result, total_seconds=time.monotonic() - started)
         return self._marked(result, request)
 
@@ -11582,11 +11644,24 @@ class InstallingRunner(LocalRunner):
         """See Runner.close."""
         if self._installer is not None:
             self._installer.close()
+        self._booter.shutdown(wait=True)
         super().close()
+
+    def _boot_ahead(
+        self, request: RunRequest, cancel: CancelToken
+    ) -> Future[BootedSandbox] | None:
+        """Start the sandbox of a program whose packages are not there yet."""
+        if self._installer is None or reaches_out(request.network):
+            return None  # with a network, its route comes first
+        spec = self._spec_with_packages(request)
+        waits = self._budgets.lease_seconds(self._installer.limits)
+        spec = replace(spec, expires_at=spec.expires_at + waits)
+        return self._booter.submit(self.boot, spec, cancel)
 
     def _run_with(
         self,
         archive: Archive,
+        booting: Future[BootedSandbox] | None,
         request: RunRequest,
         on_event: OnEvent | None,
         cancel: CancelToken,
@@ -11594,15 +11669,16 @@ class InstallingRunner(LocalRunner):
         """Run a request whose packages are installed; steps that did nothing else are over."""
         skipped = _empty_steps(request)
         short = replace(request, steps=request.steps[skipped:] or (_NOTHING,))
-        spec = self.spec_for(request)
-        packages = None
         content = archive.opened()
-        if content is not None and self._installs is not None:
+        if content is None:
+            _discard(booting)
+            place = Placement(self.spec_for(request))
+        else:
             packages = InputFile("packages", content=content)
-            # The archive is there until it is unpacked.
-            spec = replace(spec, packages_mib=2 * self._installs.size_mib)
+            spec = self._spec_with_packages(request)
+            place = Placement(spec, packages, _booted(booting))
         try:
-            result = self.run_placed(short, spec, packages, on_event, cancel)
+            result = self.run_placed(short, place, on_event, cancel)
         finally:
             if content is not None:
                 content.close()
@@ -11611,6 +11687,14 @@ class InstallingRunner(LocalRunner):
         names = ", ".join(archive.names)
         notes = (f"Installed for this run: {names}.",) if names else ()
         return replace(result, notes=(*notes, *result.notes))
+
+    def _spec_with_packages(self, request: RunRequest) -> SandboxSpec:
+        """The usual sandbox with a folder for packages."""
+        spec = self.spec_for(request)
+        if self._installs is None:
+            return spec
+        # The archive is there until it is unpacked.
+        return replace(spec, packages_mib=2 * self._installs.size_mib)
 
     def _may_install(self, request: RunRequest) -> bool:
         return self._installer is not None and request.network != NO_NETWORK
@@ -11630,10 +11714,30 @@ class InstallingRunner(LocalRunner):
             spec = replace(
                 spec, network=self._installs.network, runtime=self._installs.runtime
             )
-        return self.run_placed(request, spec, None, None, cancel)
+        return self.run_placed(request, Placement(spec), None, cancel)
 
     def _image_id(self) -> str:
         return self._engine.image_id(Deadline(_IMAGE_SECONDS)) or self._image
+
+
+def _booted(booting: Future[BootedSandbox] | None) -> BootedSandbox | None:
+    """The sandbox; None when it did not start: the run starts one, and tells if it cannot."""
+    try:
+        return booting.result() if booting else None
+    except SandboxError as error:
+        _install_log.info("a sandbox could not be started ahead: %s", error)
+        return None
+
+
+def _discard(booting: Future[BootedSandbox] | None) -> None:
+    """Nobody needs this sandbox; it may not even be there yet."""
+    if booting is not None:
+        booting.add_done_callback(_close_booted)
+
+
+def _close_booted(booting: Future[BootedSandbox]) -> None:
+    if booting.exception() is None:
+        booting.result().channel.close()
 
 
 def _empty_steps(request: RunRequest) -> int:
@@ -11728,14 +11832,14 @@ class NetworkRunner(InstallingRunner):
     def run_placed(
         self,
         request: RunRequest,
-        spec: SandboxSpec,
-        packages: InputFile | None,
+        placement: Placement,
         on_event: OnEvent | None,
         cancel: CancelToken,
     ) -> RunResult:
         """See LocalRunner.run_placed."""
+        spec = placement.spec
         if spec.network or not reaches_out(request.network):
-            return super().run_placed(request, spec, packages, on_event, cancel)
+            return super().run_placed(request, placement, on_event, cancel)
         started = time.monotonic()
         try:
             route, runtime = self._open_route(request, spec)
@@ -11750,7 +11854,8 @@ class NetworkRunner(InstallingRunner):
             )
         spec = replace(spec, network=route.network, proxy=route.proxy, runtime=runtime)
         try:
-            return super().run_placed(request, spec, packages, on_event, cancel)
+            placement = replace(placement, spec=spec)
+            return super().run_placed(request, placement, on_event, cancel)
         finally:
             future = self._disposer.submit(self._engine.close_route, route)
             future.add_done_callback(_log_failed_close)

@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 
-from sandbox_core.engines.base import CancelToken, SandboxSpec
+from sandbox_core.engines.base import CancelToken
 from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.installer import InstallSettings
 from sandbox_core.installing_runner import InstallingRunner
-from sandbox_core.models import InputFile, OnEvent, RunRequest, RunResult, Step
+from sandbox_core.models import OnEvent, RunRequest, RunResult, Step
+from sandbox_core.runner import Placement
 from scripts.benchmarks.measurement import Measurement, at_most
 from scripts.benchmarks.subject import Subject, run_request
 from tests.contract.package_index import opened_index
@@ -28,14 +29,13 @@ class _WatchedRunner(InstallingRunner):
     def run_placed(
         self,
         request: RunRequest,
-        spec: SandboxSpec,
-        packages: InputFile | None,
+        placement: Placement,
         on_event: OnEvent | None,
         cancel: CancelToken,
     ) -> RunResult:
         """See LocalRunner.run_placed."""
         self.placed = time.monotonic()
-        return super().run_placed(request, spec, packages, on_event, cancel)
+        return super().run_placed(request, placement, on_event, cancel)
 
 
 def measure_packages(subject: Subject, rounds: int) -> Iterator[Measurement]:

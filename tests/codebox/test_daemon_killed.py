@@ -11,9 +11,9 @@ from tests.codebox.tokens import SECRET
 from tests.contract.daemons import PrivateDaemon
 
 IMAGE = "run-code-base:latest"  # small, and it has Python
-SLEEPER = RunRequest(
-    steps=(Step("python", "import time\nprint('begun')\ntime.sleep(120)"),), user="u1"
-)
+# In one write: print makes two, and the second may come too late.
+BEGUN = "import sys, time\nsys.stdout.write('begun\\n')\ntime.sleep(120)"
+SLEEPER = RunRequest(steps=(Step("python", BEGUN),), user="u1")
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import requests
 
 from tests.codebox.tokens import good_token, headers
 
-SLEEPER = 'import time\nprint("begun", flush=True)\ntime.sleep(120)\n'
+# In one write: print makes two, and the second may come too late.
+SLEEPER = 'import sys, time\nsys.stdout.write("begun\\n")\ntime.sleep(120)\n'
 
 
 def test_answer_has_all_there_is_to_know(service):

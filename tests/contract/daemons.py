@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-__all__ = ["PrivateDaemon", "SocketProxy", "private_daemon", "silent_socket"]
+__all__ = ["PrivateDaemon", "private_daemon", "silent_socket"]
 
 
 @contextmanager
@@ -24,67 +23,6 @@ def silent_socket(path):
         listener.bind(str(path))
         listener.listen(16)
         yield f"unix://{path}"
-
-
-class SocketProxy:
-    """A Unix socket that hands connections on to a daemon while it is up.
-
-    ``down``: nobody listens. ``hang()``: connections stay open, and nothing passes any more.
-    """
-
-    def __init__(self, path, target):
-        self.docker_host = f"unix://{path}"
-        self._path, self._target = path, target
-        self._flowing = threading.Event()
-        self._listener = None
-        self._sockets = []
-
-    def up(self):
-        """Start to listen and to hand on."""
-        self._flowing.set()
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._path))
-        self._listener.listen(16)
-        threading.Thread(
-            target=self._accept, args=(self._listener,), daemon=True
-        ).start()
-
-    def hang(self):
-        """From now on no byte passes."""
-        self._flowing.clear()
-
-    def down(self):
-        """Stop listening and cut all connections, as when a daemon is stopped."""
-        for opened in (self._listener, *self._sockets):
-            if opened is not None:
-                with suppress(OSError):
-                    opened.shutdown(socket.SHUT_RDWR)
-                opened.close()
-        self._listener, self._sockets = None, []
-        self._path.unlink(missing_ok=True)
-        self._flowing.set()
-
-    def _accept(self, listener):
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self._target)
-            self._sockets += [client, server]
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(
-                    target=self._pump, args=(source, sink), daemon=True
-                ).start()
-
-    def _pump(self, source, sink):
-        with suppress(OSError):
-            while data := source.recv(65536):
-                self._flowing.wait()
-                sink.sendall(data)
-        with suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
 
 
 class PrivateDaemon:

@@ -14,8 +14,9 @@ from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.leases import current_owner
 from sandbox_core.outcome import Outcome
 from sandbox_core.runner import LocalRunner
-from tests.contract.daemons import SocketProxy, private_daemon, silent_socket
+from tests.contract.daemons import private_daemon, silent_socket
 from tests.contract.runs import contents, describe, run
+from tests.docker_proxy import DockerProxy
 
 HOST_PROGRAM = """
 import sys
@@ -63,9 +64,7 @@ def elsewhere(api_engine, image):
 
 @pytest.fixture
 def proxy(api_engine, socket_folder):
-    target = api_engine._address
-    assert target.startswith("unix://"), "these tests need DOCKER_HOST=unix://…"
-    proxy = SocketProxy(socket_folder / "d.sock", target.removeprefix("unix://"))
+    proxy = DockerProxy(socket_folder / "d.sock", api_engine._address)
     yield proxy
     proxy.down()
 

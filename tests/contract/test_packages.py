@@ -1,12 +1,14 @@
 """Packages: installed from the mirror and from nowhere else, beside the program's time, and into
 a sandbox without any network."""
 
+import threading
 import time
 from dataclasses import replace
 
 import docker
 import pytest
 
+from sandbox_core.deadline import Deadline
 from sandbox_core.engines.base import CancelToken
 from sandbox_core.engines.docker import DockerEngine
 from sandbox_core.installer import InstallSettings
@@ -14,6 +16,7 @@ from sandbox_core.installing_runner import InstallingRunner
 from sandbox_core.models import RunRequest, Step
 from sandbox_core.outcome import Outcome
 from sandbox_core.pool import PoolSettings
+from sandbox_core.runner import Placement
 from tests.contract.elsewhere import NAMES, PROBE, opened_elsewhere, own_addresses
 from tests.contract.package_index import opened_index
 from tests.contract.runs import contents, describe, request_of
@@ -142,6 +145,25 @@ def test_what_cannot_be_installed_is_one_sentence(runner, packages, words):
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_no_sandbox_is_left_of_a_run_that_never_began(
+    runner, docker_host, image, is_stopped
+):
+    """That of the program has been started ahead."""
+    request = request_of([("python", "print('never')")])
+    request = replace(request, packages=("nothing-like-it",))
+    cancel = CancelToken()
+    if is_stopped:
+        threading.Timer(1.0, cancel.cancel).start()
+    result = runner.run(request, cancel=cancel)
+    assert result.outcome is not Outcome.OK, describe(result)
+    engine = DockerEngine(docker_host, image)
+    deadline = Deadline(20)
+    while any(lease.run_id == request.run_id for lease in engine.leftovers()):
+        assert not deadline.passed(), engine.leftovers()
+        time.sleep(0.1)
+
+
 @pytest.mark.parametrize(
     "package",
     ["git+https://example.org/x", "./x.whl", "--index-url=http://x", "a;b", ""],
@@ -209,7 +231,7 @@ def test_r22_the_installers_network_leads_to_the_mirror_alone(
     request = RunRequest((Step("python", PROBE.format(places=places)),))
     spec = runner.spec_for(request)
     with_network = replace(spec, network=index.network, runtime="runsc-net")
-    result = runner.run_placed(request, with_network, None, None, CancelToken())
+    result = runner.run_placed(request, Placement(with_network), None, CancelToken())
     said = str(result.stdout).splitlines()
     assert len(said) == len(places), describe(result)
     opened = [line for line in said if not line.startswith("closed ")]

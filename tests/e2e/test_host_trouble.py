@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from scripts.bringup.rest import OpenWebUIError, Refused
+from tests.docker_proxy import DockerProxy
 from tests.e2e.conftest import Person
-from tests.e2e.docker_proxy import DockerProxy
 from tests.e2e.runs import (
     BUTTON,
     FUNCTION,
@@ -42,12 +42,12 @@ def proxy(
 ) -> Iterator[DockerProxy]:
     """Both plugins use this engine during the test."""
     proxy = DockerProxy(socket_folder / "docker.sock", docker_host)
-    proxy.start()
+    proxy.up()
     try:
-        with valves(admin.client, docker_host=proxy.url):
+        with valves(admin.client, docker_host=proxy.docker_host):
             yield proxy
     finally:
-        proxy.stop()
+        proxy.down()
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_h04_h05_the_engine_goes_hangs_and_comes_back(
     picture: Picture,
 ) -> None:
     assert "· ok ·" in run(member.client, "print(1)")
-    proxy.stop()
+    proxy.down()
     chat_id, message_id = store_answer(member.client, fenced("print(2)"))
     begin = time.monotonic()
     text = result_of(press(member.client, chat_id, message_id))
@@ -94,19 +94,18 @@ def test_h04_h05_the_engine_goes_hangs_and_comes_back(
     assert time.monotonic() - begin < 6
     assert told.startswith("outcome: sandbox_error\n")
     assert told.count("The container engine cannot be reached") == 2
-    proxy.start()
+    proxy.up()
     assert "· ok ·" in run(member.client, "print(1)")
 
-    proxy.stop()
-    proxy.silent = True
-    proxy.start()
+    proxy.down()
+    proxy.up()
+    proxy.hang()
     begin = time.monotonic()
     text = run(member.client, "print(1)")
     assert time.monotonic() - begin < 15
     assert is_one_refusal(text, "did not answer in time"), text
-    proxy.stop()
-    proxy.silent = False
-    proxy.start()
+    proxy.down()
+    proxy.up()
     assert "· ok ·" in run(member.client, "print(1)")
 
     member_page.open_chat(chat_id)
@@ -120,7 +119,7 @@ def test_h06_the_image_is_missing(admin: Person, member: Person) -> None:
         text = run(member.client, "print(1)")
         assert time.monotonic() - begin < 5
     assert is_one_refusal(text, "sandbox image [^\n]*not on this host"), text
-    assert "load it" in text
+    assert "docker build -t run-code-no-such-image:1 images/python" in text
     assert "· ok ·" in run(member.client, "print(1)")
 
 

@@ -76,6 +76,16 @@ def test_a_whole_run():
     assert result.evidence == {"engine": "fake", "kernel": "Linux version 4.4.0"}
 
 
+def test_time_of_a_guest_that_falls_silent(monkeypatch):
+    """It is taken here, and a compiler's is not the program's."""
+    clock = iter((100.0, 107.0, 107.5))
+    monkeypatch.setattr("sandbox_core.recorder.time.monotonic", lambda: next(clock))
+    recorder = recorder_of(hello(), header("c", step=0), language="c")
+    take(recorder, started())
+    result = recorder.result(Evidence(timed_out=True), FACTS)
+    assert result.seconds == 0.5
+
+
 def test_milestones():
     recorder = recorder_of(hello(), steps=2)
     assert (recorder.started, recorder.program_over, recorder.done) == (False,) * 3
