@@ -1,6 +1,7 @@
 """Numbers for Prometheus: runs, times, queue and caps."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -36,6 +37,12 @@ class Metrics:
             (),
             _LATE_SECONDS,
         )
+        self._held = self._histogram(
+            "loop_held_seconds",
+            "How much of that was the service's own work",
+            (),
+            _LATE_SECONDS,
+        )
         cap = self._gauge("cap_running", "Most runs at one time")
         cap.set(settings.max_concurrent)
         cap = self._gauge("cap_waiting", "Most runs that may wait")
@@ -54,9 +61,12 @@ class Metrics:
         """Note for ever how late the event loop is: whatever blocks it, blocks everybody."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _PULSE_SECONDS
+            due, worked = loop.time() + _PULSE_SECONDS, time.process_time()
             await asyncio.sleep(_PULSE_SECONDS)
-            self._late.observe(max(0.0, loop.time() - due))
+            late, worked = loop.time() - due, time.process_time() - worked
+            self._late.observe(max(0.0, late))
+            # The rest is a machine that has no processor for us.
+            self._held.observe(max(0.0, min(late, worked)))
 
     def count_run(self, request: RunRequest, result: RunResult, waited: float) -> None:
         """A run has ended. A run of several languages counts for its first."""

@@ -1,9 +1,12 @@
 """The server process: uvicorn with a shutdown in which callers still get their results."""
 
 import asyncio
+import gc
 import logging
+import selectors
 import sys
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -14,6 +17,21 @@ from codebox.settings import Settings
 __all__ = ["serve"]
 
 _FAREWELL_SECONDS = 5.0
+_SERVED_AT_A_TURN = 8
+_BACKLOG = (
+    1024  # connections that wait to be accepted; above it clients wait for a second
+)
+_FULL_COLLECTIONS = 1000
+
+
+class _Portions(selectors.DefaultSelector):
+    """Tells of a few descriptors at a time; the others are told of next time. A thousand
+    clients that come or go at once would otherwise hold the event loop for half a second.
+    """
+
+    def select(self, timeout: float | None = None) -> list[tuple[Any, int]]:
+        """As selectors.BaseSelector.select."""
+        return super().select(timeout)[:_SERVED_AT_A_TURN]
 
 
 class _Server(uvicorn.Server):
@@ -46,13 +64,25 @@ def serve(settings: Settings) -> None:
         app,
         host=settings.host,
         port=settings.port,
+        backlog=_BACKLOG,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=int(settings.shutdown_seconds + _FAREWELL_SECONDS),
     )
     execution: Execution = app.state.service.execution
-    _Server(config, execution, settings.shutdown_seconds).run()
+    server = _Server(config, execution, settings.shutdown_seconds)
+    # What is loaded stays: to search it for garbage would hold the loop for 0.3 s each time.
+    # Nor is all the rest searched so often; most garbage is young.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTIONS)
+    with asyncio.Runner(loop_factory=_make_loop) as runner:
+        runner.run(server.serve())
+
+
+def _make_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.SelectorEventLoop(_Portions())
 
 
 def _set_up_logs(level: str) -> None:

@@ -239,6 +239,7 @@ def test_ready_and_metrics(service):
     assert "codebox_cap_running 4.0" in text
     assert "codebox_ready_sandboxes 0.0" in text
     assert 'codebox_loop_late_seconds_bucket{le="0.1"}' in text
+    assert 'codebox_loop_held_seconds_bucket{le="0.1"}' in text
 
 
 def test_audit_line_tells_all_but_the_code(service):
