@@ -73,7 +73,12 @@ _BY_ERROR = (
         "is there (`pip list` shows it) and put the data into the code.",
     ),
     _hint(
-        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
+        r"Cannot find (?:module|package) '(?![./])|\b(?:npm|npx|pnpm|yarn): command not found",
+        "Packages of npm are not in the sandbox and cannot be installed: use what Node.js has "
+        "by itself, or do it in Python.",
+    ),
+    _hint(
+        r"^(?:ModuleNotFoundError|ImportError)\b",
         "That package is not in the sandbox, and installing packages is off: use one that "
         "is there (`pip list` shows them) or do without.",
     ),
@@ -83,7 +88,7 @@ _BY_ERROR = (
         "commands into a Bash block.",
     ),
     _hint(
-        r"No such file or directory|ENOENT",
+        r"No such file or directory|ENOENT|Cannot find module '[./]",
         "The work folder holds the files that were given to this run and nothing else: use "
         "their names as they are, or create the file in the same code.",
     ),

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     49df67373f6df78186c2e4fd2450d1965e2b6ba82f804e3c4e50c9ed85426e61
+#     0e1ff2918b0f7fcfa4cb723b1b36af8028e171d10bb7a4c053d9df42efdff0fd
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -7671,7 +7671,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+49df67373f6d"
+BUILD_ID = "0.1.0+0e1ff2918b0f"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10516,7 +10516,12 @@ _BY_ERROR = (
         "is there (`pip list` shows it) and put the data into the code.",
     ),
     _hint(
-        r"^(?:ModuleNotFoundError|ImportError)\b|Cannot find (?:module|package) ",
+        r"Cannot find (?:module|package) '(?![./])|\b(?:npm|npx|pnpm|yarn): command not found",
+        "Packages of npm are not in the sandbox and cannot be installed: use what Node.js has "
+        "by itself, or do it in Python.",
+    ),
+    _hint(
+        r"^(?:ModuleNotFoundError|ImportError)\b",
         "That package is not in the sandbox, and installing packages is off: use one that "
         "is there (`pip list` shows them) or do without.",
     ),
@@ -10526,7 +10531,7 @@ _BY_ERROR = (
         "commands into a Bash block.",
     ),
     _hint(
-        r"No such file or directory|ENOENT",
+        r"No such file or directory|ENOENT|Cannot find module '[./]",
         "The work folder holds the files that were given to this run and nothing else: use "
         "their names as they are, or create the file in the same code.",
     ),
