@@ -18,9 +18,8 @@ __all__ = ["serve"]
 
 _FAREWELL_SECONDS = 5.0
 _SERVED_AT_A_TURN = 8
-_BACKLOG = (
-    1024  # connections that wait to be accepted; above it clients wait for a second
-)
+# Connections that wait to be accepted; above it clients wait for a second.
+_BACKLOG = 1024
 _FULL_COLLECTIONS = 1000
 
 
