@@ -33,6 +33,7 @@ _FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]
 _LOAD_ATTEMPTS = 3
+_LOOKS = 10  # 0.3 s apart
 _SECOND = 1000.0  # Playwright counts in milliseconds
 
 _ANSWER_IS_DONE = """() => {
@@ -42,6 +43,19 @@ _ANSWER_IS_DONE = """() => {
     return !!last && !!last.querySelector('#response-content-container')
         && !!last.querySelector('button[aria-label="Copy"]')
         && !document.querySelector('button[aria-label="Stop"]');
+}"""
+
+# A button's text breaks into lines as its place on the page allows. No frame is drawn between
+# hiding and showing them, so nobody sees it.
+_TEXT_OF_ANSWER = """answer => {
+    const style = document.createElement('style');
+    style.textContent = '#response-content-container button { display: none !important }';
+    document.head.append(style);
+    try {
+        return answer.innerText;
+    } finally {
+        style.remove();
+    }
 }"""
 
 
@@ -101,7 +115,7 @@ class ChatPage:
     def open_chat(self, chat_id: str) -> None:
         """Open a stored chat."""
         self._open(f"/c/{chat_id}")
-        self.page.wait_for_selector("[id^='message-']", timeout=30 * _SECOND)
+        self._wait_until_drawn()
 
     def open_shared_chat(self, share_id: str) -> None:
         """Open a chat that somebody else shared."""
@@ -110,7 +124,7 @@ class ChatPage:
     def reload(self) -> None:
         """Load the page anew."""
         self._load(lambda: self.page.reload(wait_until="domcontentloaded"))
-        self.page.wait_for_selector("[id^='message-']", timeout=30 * _SECOND)
+        self._wait_until_drawn()
 
     def close(self) -> None:
         """Close the tab."""
@@ -221,7 +235,7 @@ class ChatPage:
     def answer_text(self) -> str:
         """Visible text of the last answer, without buttons and status."""
         answers = self.page.locator("#response-content-container:visible")
-        return answers.last.inner_text() if answers.count() else ""
+        return str(answers.last.evaluate(_TEXT_OF_ANSWER)) if answers.count() else ""
 
     def visible_text(self) -> str:
         """Visible text of the whole page, messages in toasts included."""
@@ -299,6 +313,21 @@ class ChatPage:
             if landmark.is_visible():
                 return
         raise AssertionError("Open WebUI shows an error instead of its page")
+
+    def _wait_until_drawn(self) -> None:
+        """Wait for the messages, and until the last answer no longer changes by itself.
+
+        Open WebUI puts code blocks and styles in place after the text. An answer that goes
+        on changing, because its program runs, is waited for no longer than it takes to tell.
+        """
+        self.page.wait_for_selector("[id^='message-']", timeout=30 * _SECOND)
+        before = self.answer_text()
+        for _ in range(_LOOKS):
+            self.page.wait_for_timeout(0.3 * _SECOND)
+            now = self.answer_text()
+            if now and now == before:
+                return
+            before = now
 
     @property
     def _composer(self) -> Locator:
