@@ -3,34 +3,22 @@
 import asyncio
 import gc
 import logging
-import selectors
 import sys
 from types import FrameType
-from typing import Any
 
 import uvicorn
 
 from codebox.app import make_app
 from codebox.execution import Execution
+from codebox.fair_selector import FairSelector
 from codebox.settings import Settings
 
 __all__ = ["serve"]
 
 _FAREWELL_SECONDS = 5.0
-_SERVED_AT_A_TURN = 8
 # Connections that wait to be accepted; above it clients wait for a second.
 _BACKLOG = 1024
 _FULL_COLLECTIONS = 1000
-
-
-class _Portions(selectors.DefaultSelector):
-    """Tells of a few descriptors at a time; the others are told of next time. A thousand
-    clients that come or go at once would otherwise hold the event loop for half a second.
-    """
-
-    def select(self, timeout: float | None = None) -> list[tuple[Any, int]]:
-        """As selectors.BaseSelector.select."""
-        return super().select(timeout)[:_SERVED_AT_A_TURN]
 
 
 class _Server(uvicorn.Server):
@@ -81,7 +69,7 @@ def serve(settings: Settings) -> None:
 
 
 def _make_loop() -> asyncio.AbstractEventLoop:
-    return asyncio.SelectorEventLoop(_Portions())
+    return asyncio.SelectorEventLoop(FairSelector())
 
 
 def _set_up_logs(level: str) -> None:
