@@ -59,37 +59,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
     subject = Subject(options.image, options.runtime, options.others)
     rounds = _QUICK_ROUNDS if options.quick else options.rounds
-    measured: list[Measurement] = []
     try:
         facts = {**subject.facts(), "rounds": str(rounds)}
-        print(
-            "\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True
-        )
-        begun = time.monotonic()
-        for name in options.only or (_QUICK if options.quick else _BENCHMARKS):
-            if options.quick and time.monotonic() - begun > _QUICK_SECONDS:
-                print(f"{name}: left out, this machine is too slow for it in 90 s")
-                continue
-            for one in _BENCHMARKS[name](subject, rounds):
-                print(one.line(), flush=True)
-                measured.append(one)
     except BenchmarkError as error:
         print(f"scripts/bench: {error}", file=sys.stderr)
         return 2
+    print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
+    names = options.only or (_QUICK if options.quick else tuple(_BENCHMARKS))
+    measured, failed = _measure(names, subject, rounds, options.quick)
     if options.json:
-        records = [one.to_plain() for one in measured]
-        figures = {
-            name: value for one in measured for name, value in one.figures.items()
-        }
-        whole = {"machine": facts, "figures": figures, "measurements": records}
-        text = json.dumps(whole, indent=2)
-        Path(options.json).write_text(text + "\n", "utf-8")
-    if options.write_docs:
+        _write_values(Path(options.json), facts, measured)
+    if options.write_docs and not failed:
         picture = draw_comparison(subject, measured)
         if picture is not None:
             _PICTURE.write_bytes(picture)
         _write_document(facts, measured, picture is not None)
+    if failed:
+        return 2
     return 0 if all(one.holds for one in measured) else 1
+
+
+def _measure(
+    names: Sequence[str], subject: Subject, rounds: int, quick: bool
+) -> tuple[list[Measurement], bool]:
+    """What could be measured, and whether anything could not."""
+    measured: list[Measurement] = []
+    failed = False
+    begun = time.monotonic()
+    for name in names:
+        if quick and time.monotonic() - begun > _QUICK_SECONDS:
+            print(f"{name}: left out, this machine is too slow for it in 90 s")
+            continue
+        try:
+            for one in _BENCHMARKS[name](subject, rounds):
+                print(one.line(), flush=True)
+                measured.append(one)
+        except BenchmarkError as error:
+            # The others need not be measured again because of this one.
+            failed = True
+            print(f"scripts/bench: {name}: {error}", file=sys.stderr, flush=True)
+    return measured, failed
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -133,6 +142,15 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     if options.rounds < 10:
         parser.error("--rounds: at least 10; for a first look there is --quick")
     return options
+
+
+def _write_values(
+    file: Path, facts: Mapping[str, str], measured: Sequence[Measurement]
+) -> None:
+    figures = {name: value for one in measured for name, value in one.figures.items()}
+    records = [one.to_plain() for one in measured]
+    whole = {"machine": facts, "figures": figures, "measurements": records}
+    file.write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
 
 
 def _write_document(

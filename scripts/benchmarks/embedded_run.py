@@ -17,7 +17,7 @@ _MOST_OF_DOCKER = 0.6
 def measure_embedded_run(subject: Subject, rounds: int) -> Iterator[Measurement]:
     """Both in turn. The image is the one that scripts/rootfs prepared under this name."""
     images = os.environ.get("RUN_CODE_IMAGES_FOLDER", "")
-    runsc = os.environ.get("RUN_CODE_RUNSC_PATH", "")
+    runsc = os.environ.get("RUN_CODE_RUNSC_PATH") or subject.runsc()
     engine = RunscEngine(subject.image, runsc, images)
     over_docker = subject.runner()
     embedded = LocalRunner(engine, subject.image)

@@ -8,7 +8,6 @@ from scripts.benchmarks.subject import BenchmarkError, Subject, run_python
 
 __all__ = ["measure_processor"]
 
-_ROUNDS = 5
 _PROGRAM = """
 import time
 begin = time.perf_counter()
@@ -25,7 +24,7 @@ def measure_processor(subject: Subject, rounds: int) -> Iterator[Measurement]:
     docker = docker_run(subject)
     ours, plain = [], []
     try:
-        for _ in range(min(rounds, _ROUNDS)):
+        for _ in range(rounds):
             ours.append(_milliseconds(str(run_python(runner, _PROGRAM).stdout)))
             plain.append(_milliseconds(output_of(docker.command(_PROGRAM))))
     finally:
