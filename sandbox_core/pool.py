@@ -3,12 +3,19 @@
 A pool keeps a few booted sandboxes for every kind that was asked for lately, refills itself
 in the background, and never makes a run wait: it has one, or the run starts cold. A kind has
 one interpreter that waits for a program.
+
+To make one costs more processor time than to start a run cold. So as long as runs under way can
+use all processors, it hardly makes any: more runs would get done without.
 """
 
 import logging
+import math
+import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sandbox_core.boot import BootedSandbox, boot_sandbox
@@ -30,6 +37,8 @@ _LONGEST_RUN_SECONDS = 4000.0
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _POOL_CLOSE_SECONDS = 20.0
+# So often one is made all the same, for those whose programs only wait.
+_CROWDED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +86,19 @@ class _Shelf:
 
 
 class WarmPool:
-    """Idle sandboxes of one engine. Thread-safe; its own thread starts at the first take."""
+    """Idle sandboxes of one engine. Thread-safe; its own thread starts at the first take.
 
-    def __init__(self, engine: Engine, settings: PoolSettings) -> None:
+    ``processors`` is how many the runs have to share; by default all of this machine's.
+    """
+
+    def __init__(
+        self, engine: Engine, settings: PoolSettings, processors: int | None = None
+    ) -> None:
         self._engine = engine
         self._settings = settings
+        self._processors = processors or os.cpu_count() or 1
+        self._runs = 0
+        self._made_at = -math.inf
         self._shelves: dict[SandboxSpec, _Shelf] = {}
         self._stats = PoolStats()
         self._changed = threading.Condition()
@@ -102,7 +119,7 @@ class WarmPool:
     def take(self, spec: SandboxSpec, waiting: str = "python") -> BootedSandbox | None:
         """A sandbox as this spec asks for, if one is ready; never waits. Rather one in which
         another interpreter waits than none: it has started all the same. The taker has to
-        close it. The next one is made when refill() or want() is called."""
+        close it. The next one is made after a run, or when want() is called."""
         dead = []
         found: BootedSandbox | None = None
         with self._changed:
@@ -126,10 +143,17 @@ class WarmPool:
             entry.sandbox.channel.close()
         return found
 
-    def refill(self) -> None:
-        """Called after a run: now is a good time to make what is missing."""
+    @contextmanager
+    def run_under_way(self) -> Iterator[None]:
+        """The time of a run. Its end is a good time to make what is missing."""
         with self._changed:
-            self._wake()
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._runs -= 1
+                self._wake()
 
     def stats(self) -> PoolStats:
         """The counters as they are now."""
@@ -225,7 +249,8 @@ class WarmPool:
         """The kind to make next: the one asked for last that has too few. When the budget
         is used up, the kind that was asked for longest ago gives one up for it."""
         with self._changed:
-            if self._closed or time.monotonic() < self._next_try:
+            now = time.monotonic()
+            if self._closed or now < self._next_try or self._is_crowded(now):
                 return None
             by_age = sorted(self._shelves.values(), key=lambda shelf: shelf.wanted_at)
             lacking = [
@@ -242,6 +267,10 @@ class WarmPool:
         if given_up is not None:
             given_up.sandbox.channel.close()
         return lacking[-1].spec
+
+    def _is_crowded(self, now: float) -> bool:
+        recent = now - self._made_at < _CROWDED_SECONDS
+        return recent and self._runs >= self._processors
 
     def _make(self, kind: SandboxSpec) -> bool:
         """Boot one and put it on its shelf. False after a failure, which makes us pause."""
@@ -265,6 +294,7 @@ class WarmPool:
             if shelf is not None and kept:
                 shelf.idle.append(_Idle(sandbox, now))
             self._pause = 0.0
+            self._made_at = now
             self._stats = replace(
                 self._stats,
                 refills=self._stats.refills + 1,

@@ -136,15 +136,15 @@ class LocalRunner:
         session = _Session(
             request, plan, feed, cancel, self._budgets, placement.packages
         )
-        try:
-            if booted is None and is_usual:
-                booted = self._pool.take(spec, interpreter_for(request))
-            return session.run(self._engine, spec, booted)
-        finally:
-            feed.close()
-            for channel in session.channels:
-                self._dispose(channel)
-            self._pool.refill()
+        with self._pool.run_under_way():
+            try:
+                if booted is None and is_usual:
+                    booted = self._pool.take(spec, interpreter_for(request))
+                return session.run(self._engine, spec, booted)
+            finally:
+                feed.close()
+                for channel in session.channels:
+                    self._dispose(channel)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""

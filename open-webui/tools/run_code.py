@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     0e1ff2918b0f7fcfa4cb723b1b36af8028e171d10bb7a4c053d9df42efdff0fd
+#     209cae15bd56c429c7423f0604db9fea50819f9d28bf04da1bfcbaa392437033
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -7671,7 +7671,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+0e1ff2918b0f"
+BUILD_ID = "0.1.0+209cae15bd56"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10576,6 +10576,9 @@ def hint_for(result: RunResult) -> str:
 A pool keeps a few booted sandboxes for every kind that was asked for lately, refills itself
 in the background, and never makes a run wait: it has one, or the run starts cold. A kind has
 one interpreter that waits for a program.
+
+To make one costs more processor time than to start a run cold. So as long as runs under way can
+use all processors, it hardly makes any: more runs would get done without.
 """
 
 _pool_log = logging.getLogger("run_code.pool")
@@ -10589,6 +10592,8 @@ _LONGEST_RUN_SECONDS = 4000.0
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _POOL_CLOSE_SECONDS = 20.0
+# So often one is made all the same, for those whose programs only wait.
+_CROWDED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -10636,11 +10641,19 @@ class _Shelf:
 
 
 class WarmPool:
-    """Idle sandboxes of one engine. Thread-safe; its own thread starts at the first take."""
+    """Idle sandboxes of one engine. Thread-safe; its own thread starts at the first take.
 
-    def __init__(self, engine: Engine, settings: PoolSettings) -> None:
+    ``processors`` is how many the runs have to share; by default all of this machine's.
+    """
+
+    def __init__(
+        self, engine: Engine, settings: PoolSettings, processors: int | None = None
+    ) -> None:
         self._engine = engine
         self._settings = settings
+        self._processors = processors or os.cpu_count() or 1
+        self._runs = 0
+        self._made_at = -math.inf
         self._shelves: dict[SandboxSpec, _Shelf] = {}
         self._stats = PoolStats()
         self._changed = threading.Condition()
@@ -10661,7 +10674,7 @@ class WarmPool:
     def take(self, spec: SandboxSpec, waiting: str = "python") -> BootedSandbox | None:
         """A sandbox as this spec asks for, if one is ready; never waits. Rather one in which
         another interpreter waits than none: it has started all the same. The taker has to
-        close it. The next one is made when refill() or want() is called."""
+        close it. The next one is made after a run, or when want() is called."""
         dead = []
         found: BootedSandbox | None = None
         with self._changed:
@@ -10685,10 +10698,17 @@ class WarmPool:
             entry.sandbox.channel.close()
         return found
 
-    def refill(self) -> None:
-        """Called after a run: now is a good time to make what is missing."""
+    @contextmanager
+    def run_under_way(self) -> Iterator[None]:
+        """The time of a run. Its end is a good time to make what is missing."""
         with self._changed:
-            self._wake()
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._runs -= 1
+                self._wake()
 
     def stats(self) -> PoolStats:
         """The counters as they are now."""
@@ -10784,7 +10804,8 @@ class WarmPool:
         """The kind to make next: the one asked for last that has too few. When the budget
         is used up, the kind that was asked for longest ago gives one up for it."""
         with self._changed:
-            if self._closed or time.monotonic() < self._next_try:
+            now = time.monotonic()
+            if self._closed or now < self._next_try or self._is_crowded(now):
                 return None
             by_age = sorted(self._shelves.values(), key=lambda shelf: shelf.wanted_at)
             lacking = [
@@ -10801,6 +10822,10 @@ class WarmPool:
         if given_up is not None:
             given_up.sandbox.channel.close()
         return lacking[-1].spec
+
+    def _is_crowded(self, now: float) -> bool:
+        recent = now - self._made_at < _CROWDED_SECONDS
+        return recent and self._runs >= self._processors
 
     def _make(self, kind: SandboxSpec) -> bool:
         """Boot one and put it on its shelf. False after a failure, which makes us pause."""
@@ -10824,6 +10849,7 @@ class WarmPool:
             if shelf is not None and kept:
                 shelf.idle.append(_Idle(sandbox, now))
             self._pause = 0.0
+            self._made_at = now
             self._stats = replace(
                 self._stats,
                 refills=self._stats.refills + 1,
@@ -11370,15 +11396,15 @@ class LocalRunner:
         session = _Session(
             request, plan, feed, cancel, self._budgets, placement.packages
         )
-        try:
-            if booted is None and is_usual:
-                booted = self._pool.take(spec, interpreter_for(request))
-            return session.run(self._engine, spec, booted)
-        finally:
-            feed.close()
-            for channel in session.channels:
-                self._dispose(channel)
-            self._pool.refill()
+        with self._pool.run_under_way():
+            try:
+                if booted is None and is_usual:
+                    booted = self._pool.take(spec, interpreter_for(request))
+                return session.run(self._engine, spec, booted)
+            finally:
+                feed.close()
+                for channel in session.channels:
+                    self._dispose(channel)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""

@@ -42,16 +42,21 @@ def pool(engine: FakeEngine) -> WarmPool:
     pool.close()
 
 
+def end_a_run(pool: WarmPool) -> None:
+    with pool.run_under_way():
+        pass
+
+
 def filled(pool: WarmPool, spec: SandboxSpec = SPEC, count: int = 2) -> None:
     """Ask once in vain, and wait until the pool has made what was missing."""
     pool.take(spec)
-    pool.refill()
+    end_a_run(pool)
     wait_for(lambda: pool.stats().idle == count)
 
 
 def test_the_first_is_cold_and_the_next_one_warm(pool: WarmPool) -> None:
     assert pool.take(SPEC) is None
-    pool.refill()
+    end_a_run(pool)
     wait_for(lambda: pool.stats().idle == 2)
     taken = pool.take(SPEC)
     assert taken is not None
@@ -68,7 +73,7 @@ def test_each_is_handed_out_once_and_replaced(pool: WarmPool) -> None:
     assert second is not None
     assert first.channel is not second.channel
     assert pool.take(SPEC) is None
-    pool.refill()
+    end_a_run(pool)
     wait_for(lambda: pool.stats().idle == 2)
     assert pool.stats().refills == 4
 
@@ -76,7 +81,7 @@ def test_each_is_handed_out_once_and_replaced(pool: WarmPool) -> None:
 def test_a_size_of_zero_makes_nothing(engine: FakeEngine) -> None:
     pool = WarmPool(engine, PoolSettings(size=0))
     assert pool.take(SPEC) is None
-    pool.refill()
+    end_a_run(pool)
     time.sleep(0.1)
     assert engine.channels == []
     pool.close()
@@ -96,6 +101,36 @@ def test_a_dead_one_is_never_handed_out(pool: WarmPool, engine: FakeEngine) -> N
         channel.kill()
     assert pool.take(SPEC) is None
     assert all(channel.closed for channel in engine.channels[:2])
+
+
+def test_runs_that_can_use_all_processors_leave_none_to_the_pool(
+    engine: FakeEngine,
+) -> None:
+    """More of them get done without."""
+    pool = WarmPool(engine, PoolSettings(size=1), processors=2)
+    filled(pool, count=1)
+    with pool.run_under_way():
+        with pool.run_under_way():
+            assert pool.take(SPEC) is not None
+            end_a_run(pool)
+            time.sleep(0.3)
+            assert pool.stats().idle == 0
+        wait_for(lambda: pool.stats().idle == 1)
+    pool.close()
+
+
+def test_a_crowd_that_stays_is_given_a_sandbox_now_and_then(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = WarmPool(engine, PoolSettings(size=1), processors=1)
+    with pool.run_under_way():
+        filled(pool, count=1)  # the first one of all
+        monkeypatch.setattr("sandbox_core.pool._CROWDED_SECONDS", 0.2)
+        assert pool.take(SPEC) is not None
+        time.sleep(0.2)
+        end_a_run(pool)
+        wait_for(lambda: pool.stats().idle == 1)
+    pool.close()
 
 
 def test_the_memory_budget_bounds_all_kinds_together(engine: FakeEngine) -> None:
@@ -137,14 +172,14 @@ def test_a_failing_engine_is_asked_again_after_a_pause(
     engine.start_error = error
     pool = WarmPool(engine, PoolSettings(size=1))
     pool.take(SPEC)
-    pool.refill()
+    end_a_run(pool)
     wait_for(lambda: pool.stats().failures == 1)
-    pool.refill()
+    end_a_run(pool)
     time.sleep(0.2)
     assert pool.stats().failures == 1  # it pauses first
     engine.start_error = None
     time.sleep(1.0)
-    pool.refill()
+    end_a_run(pool)
     wait_for(lambda: pool.stats().idle == 1)
     pool.close()
 
@@ -153,7 +188,7 @@ def test_what_is_not_gvisor_is_not_kept(engine: FakeEngine) -> None:
     engine.script = (hello(gvisor=False), SILENCE)
     pool = WarmPool(engine, PoolSettings(size=1))
     pool.take(SPEC)
-    pool.refill()
+    end_a_run(pool)
     wait_for(lambda: pool.stats().failures == 1)
     assert engine.channels[0].closed
     pool.close()
@@ -163,7 +198,7 @@ def test_unwanted_sandboxes_go_after_a_while(engine: FakeEngine) -> None:
     pool = WarmPool(engine, PoolSettings(size=1, idle_seconds=0.5))
     filled(pool, count=1)
     time.sleep(0.6)
-    pool.refill()  # wakes the pool, which tidies first
+    end_a_run(pool)  # wakes the pool, which tidies first
     wait_for(lambda: pool.stats().idle == 0)
     assert engine.channels[0].closed
     pool.close()
@@ -177,7 +212,7 @@ def test_each_interpreter_has_sandboxes_and_another_is_better_than_none(
     taken = pool.take(SPEC, "node")
     assert taken is not None
     assert taken.waiting == "python"
-    pool.refill()
+    end_a_run(pool)
     wait_for(lambda: pool.stats().idle == 2)
     waiting = [pool.take(SPEC, "node"), pool.take(SPEC, "node")]
     assert [each and each.waiting for each in waiting] == ["node", "python"]
