@@ -103,8 +103,9 @@ class RunStream(Response):
             )
             if next_event.done():
                 yield encode_event(next_event.result())
-            else:
-                next_event.cancel()
+                continue
+            next_event.cancel()
+            if not ended.done():
                 yield ALIVE_LINE
         for event in self._events.waiting():
             yield encode_event(event)

@@ -14,8 +14,6 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sandbox_core.boot import BootedSandbox, boot_sandbox
@@ -143,17 +141,16 @@ class WarmPool:
             entry.sandbox.channel.close()
         return found
 
-    @contextmanager
-    def run_under_way(self) -> Iterator[None]:
-        """The time of a run. Its end is a good time to make what is missing."""
+    def begin_run(self) -> None:
+        """Called when a run begins, whatever its kind."""
         with self._changed:
             self._runs += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._runs -= 1
-                self._wake()
+
+    def end_run(self) -> None:
+        """Called once for each begun run: now is a good time to make what is missing."""
+        with self._changed:
+            self._runs -= 1
+            self._wake()
 
     def stats(self) -> PoolStats:
         """The counters as they are now."""

@@ -3,9 +3,10 @@ from asking a sandbox to end to ending it.
 """
 
 import logging
+import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -36,6 +37,9 @@ _LOG = logging.getLogger("run_code.runner")
 _POLL_SECONDS = 0.1
 _BYTES_PER_SECOND = 5 << 20
 _DISPOSERS = 4
+# To remove a sandbox and to boot the next takes all that a small machine has. So long a result
+# has to get to whoever waits for it.
+_HANDOVER_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class LocalRunner:
         self._budgets = budgets or Budgets()
         # A result need not wait until its container is removed (about 0.1 s).
         self._disposer = ThreadPoolExecutor(_DISPOSERS, "run-code-dispose")
+        self._closing = threading.Event()
 
     def run(
         self,
@@ -136,15 +141,14 @@ class LocalRunner:
         session = _Session(
             request, plan, feed, cancel, self._budgets, placement.packages
         )
-        with self._pool.run_under_way():
-            try:
-                if booted is None and is_usual:
-                    booted = self._pool.take(spec, interpreter_for(request))
-                return session.run(self._engine, spec, booted)
-            finally:
-                feed.close()
-                for channel in session.channels:
-                    self._dispose(channel)
+        self._pool.begin_run()
+        try:
+            if booted is None and is_usual:
+                booted = self._pool.take(spec, interpreter_for(request))
+            return session.run(self._engine, spec, booted)
+        finally:
+            feed.close()
+            self._disposer.submit(self._clear_up, session.channels)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""
@@ -152,6 +156,7 @@ class LocalRunner:
 
     def close(self) -> None:
         """See Runner.close."""
+        self._closing.set()
         self._pool.close()
         self._disposer.shutdown(wait=True)
 
@@ -181,15 +186,15 @@ class LocalRunner:
         """A sandbox of this spec, for a later run_placed. Raises as boot_sandbox does."""
         return boot_sandbox(self._engine, spec, cancel, Deadline(self._budgets.start))
 
-    def _dispose(self, channel: Channel) -> None:
-        future = self._disposer.submit(channel.close)
-        future.add_done_callback(_log_failed_disposal)
-
-
-def _log_failed_disposal(future: Future[None]) -> None:
-    error = future.exception()
-    if error is not None:
-        _LOG.error("a sandbox could not be removed: %r", error)
+    def _clear_up(self, channels: Sequence[Channel]) -> None:
+        """Remove the sandboxes of an ended run, and let the pool make new ones."""
+        self._closing.wait(_HANDOVER_SECONDS)
+        for channel in channels:
+            try:
+                channel.close()
+            except Exception as error:
+                _LOG.error("a sandbox could not be removed: %r", error)
+        self._pool.end_run()
 
 
 class _Session:

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     209cae15bd56c429c7423f0604db9fea50819f9d28bf04da1bfcbaa392437033
+#     d11f4051405ad33c617976bf77f48191ca444baccfd391c050d461d8c9a6a0b7
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -7671,7 +7671,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+209cae15bd56"
+BUILD_ID = "0.1.0+d11f4051405a"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -10698,17 +10698,16 @@ class WarmPool:
             entry.sandbox.channel.close()
         return found
 
-    @contextmanager
-    def run_under_way(self) -> Iterator[None]:
-        """The time of a run. Its end is a good time to make what is missing."""
+    def begin_run(self) -> None:
+        """Called when a run begins, whatever its kind."""
         with self._changed:
             self._runs += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._runs -= 1
-                self._wake()
+
+    def end_run(self) -> None:
+        """Called once for each begun run: now is a good time to make what is missing."""
+        with self._changed:
+            self._runs -= 1
+            self._wake()
 
     def stats(self) -> PoolStats:
         """The counters as they are now."""
@@ -11296,6 +11295,9 @@ _LOG = logging.getLogger("run_code.runner")
 _POLL_SECONDS = 0.1
 _BYTES_PER_SECOND = 5 << 20
 _DISPOSERS = 4
+# To remove a sandbox and to boot the next takes all that a small machine has. So long a result
+# has to get to whoever waits for it.
+_HANDOVER_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -11368,6 +11370,7 @@ class LocalRunner:
         self._budgets = budgets or Budgets()
         # A result need not wait until its container is removed (about 0.1 s).
         self._disposer = ThreadPoolExecutor(_DISPOSERS, "run-code-dispose")
+        self._closing = threading.Event()
 
     def run(
         self,
@@ -11396,15 +11399,14 @@ class LocalRunner:
         session = _Session(
             request, plan, feed, cancel, self._budgets, placement.packages
         )
-        with self._pool.run_under_way():
-            try:
-                if booted is None and is_usual:
-                    booted = self._pool.take(spec, interpreter_for(request))
-                return session.run(self._engine, spec, booted)
-            finally:
-                feed.close()
-                for channel in session.channels:
-                    self._dispose(channel)
+        self._pool.begin_run()
+        try:
+            if booted is None and is_usual:
+                booted = self._pool.take(spec, interpreter_for(request))
+            return session.run(self._engine, spec, booted)
+        finally:
+            feed.close()
+            self._disposer.submit(self._clear_up, session.channels)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""
@@ -11412,6 +11414,7 @@ class LocalRunner:
 
     def close(self) -> None:
         """See Runner.close."""
+        self._closing.set()
         self._pool.close()
         self._disposer.shutdown(wait=True)
 
@@ -11441,15 +11444,15 @@ class LocalRunner:
         """A sandbox of this spec, for a later run_placed. Raises as boot_sandbox does."""
         return boot_sandbox(self._engine, spec, cancel, Deadline(self._budgets.start))
 
-    def _dispose(self, channel: Channel) -> None:
-        future = self._disposer.submit(channel.close)
-        future.add_done_callback(_log_failed_disposal)
-
-
-def _log_failed_disposal(future: Future[None]) -> None:
-    error = future.exception()
-    if error is not None:
-        _LOG.error("a sandbox could not be removed: %r", error)
+    def _clear_up(self, channels: Sequence[Channel]) -> None:
+        """Remove the sandboxes of an ended run, and let the pool make new ones."""
+        self._closing.wait(_HANDOVER_SECONDS)
+        for channel in channels:
+            try:
+                channel.close()
+            except Exception as error:
+                _LOG.error("a sandbox could not be removed: %r", error)
+        self._pool.end_run()
 
 
 class _Session:

@@ -43,8 +43,8 @@ def pool(engine: FakeEngine) -> WarmPool:
 
 
 def end_a_run(pool: WarmPool) -> None:
-    with pool.run_under_way():
-        pass
+    pool.begin_run()
+    pool.end_run()
 
 
 def filled(pool: WarmPool, spec: SandboxSpec = SPEC, count: int = 2) -> None:
@@ -109,13 +109,14 @@ def test_runs_that_can_use_all_processors_leave_none_to_the_pool(
     """More of them get done without."""
     pool = WarmPool(engine, PoolSettings(size=1), processors=2)
     filled(pool, count=1)
-    with pool.run_under_way():
-        with pool.run_under_way():
-            assert pool.take(SPEC) is not None
-            end_a_run(pool)
-            time.sleep(0.3)
-            assert pool.stats().idle == 0
-        wait_for(lambda: pool.stats().idle == 1)
+    pool.begin_run()
+    pool.begin_run()
+    assert pool.take(SPEC) is not None
+    end_a_run(pool)
+    time.sleep(0.3)
+    assert pool.stats().idle == 0
+    pool.end_run()
+    wait_for(lambda: pool.stats().idle == 1)
     pool.close()
 
 
@@ -123,13 +124,13 @@ def test_a_crowd_that_stays_is_given_a_sandbox_now_and_then(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = WarmPool(engine, PoolSettings(size=1), processors=1)
-    with pool.run_under_way():
-        filled(pool, count=1)  # the first one of all
-        monkeypatch.setattr("sandbox_core.pool._CROWDED_SECONDS", 0.2)
-        assert pool.take(SPEC) is not None
-        time.sleep(0.2)
-        end_a_run(pool)
-        wait_for(lambda: pool.stats().idle == 1)
+    pool.begin_run()
+    filled(pool, count=1)  # the first one of all
+    monkeypatch.setattr("sandbox_core.pool._CROWDED_SECONDS", 0.2)
+    assert pool.take(SPEC) is not None
+    time.sleep(0.2)
+    end_a_run(pool)
+    wait_for(lambda: pool.stats().idle == 1)
     pool.close()
 
 
