@@ -148,7 +148,10 @@ class LocalRunner:
             return session.run(self._engine, spec, booted)
         finally:
             feed.close()
-            self._disposer.submit(self._clear_up, session.channels)
+            try:
+                self._disposer.submit(self._clear_up, session.channels)
+            except RuntimeError:  # closed during the run
+                self._clear_up(session.channels)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""

@@ -13,7 +13,7 @@ icon_url: data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewB
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     d11f4051405ad33c617976bf77f48191ca444baccfd391c050d461d8c9a6a0b7
+#     cfb3d031e4fe8d331883beaa3d98459b6d14e28d3f839145022831ac69b82500
 #
 # The parts of this file, in their order:
 #     sandbox_core/egress.py                  What a run may reach, and the way out that it gets: values and decisions only.
@@ -7765,7 +7765,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+d11f4051405a"
+BUILD_ID = "0.1.0+cfb3d031e4fe"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -11384,7 +11384,10 @@ class LocalRunner:
             return session.run(self._engine, spec, booted)
         finally:
             feed.close()
-            self._disposer.submit(self._clear_up, session.channels)
+            try:
+                self._disposer.submit(self._clear_up, session.channels)
+            except RuntimeError:  # closed during the run
+                self._clear_up(session.channels)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""

@@ -12,7 +12,7 @@ license: Apache-2.0
 #     python scripts/bundle.py
 #
 # Version 0.1.0, SHA-256 of the sources of both plugins:
-#     d11f4051405ad33c617976bf77f48191ca444baccfd391c050d461d8c9a6a0b7
+#     cfb3d031e4fe8d331883beaa3d98459b6d14e28d3f839145022831ac69b82500
 #
 # The parts of this file, in their order:
 #     sandbox_core/errors.py                  Errors of the sandbox core.
@@ -7671,7 +7671,7 @@ The only module that knows where they come from: in the source tree from the fil
 this one; in a generated plugin file the same names are constants, put there by the bundler.
 ``BUILD_ID`` is ``version+hash`` in a generated file, the same in both plugins of one build."""
 
-BUILD_ID = "0.1.0+d11f4051405a"
+BUILD_ID = "0.1.0+cfb3d031e4fe"
 
 GUEST_FILES_SOURCE = r'''"""Files into and out of the work folder, from inside the sandbox.
 
@@ -11406,7 +11406,10 @@ class LocalRunner:
             return session.run(self._engine, spec, booted)
         finally:
             feed.close()
-            self._disposer.submit(self._clear_up, session.channels)
+            try:
+                self._disposer.submit(self._clear_up, session.channels)
+            except RuntimeError:  # closed during the run
+                self._clear_up(session.channels)
 
     def close_pool(self) -> None:
         """Throw away the idle sandboxes; runs go on, and start cold from now on."""

@@ -266,6 +266,14 @@ def test_a_broken_watcher_does_not_break_the_run():
     assert run(FakeEngine(*GOOD), on_event=watch).outcome is Outcome.OK
 
 
+def test_a_runner_closed_during_a_run_removes_its_sandbox_all_the_same():
+    engine = FakeEngine(hello(), started(), lambda: runner.close(), *GOOD[2:])
+    runner = LocalRunner(engine, "image", "runsc", QUICK)
+    result = runner.run(RunRequest((Step("python", "print(1)"),)))
+    assert (result.outcome, str(result.stdout)) == (Outcome.OK, "1\n")
+    assert engine.channel.closed
+
+
 def test_a_request_that_breaks_a_rule_starts_nothing():
     engine = FakeEngine(*GOOD)
     runner = LocalRunner(engine, "image")
