@@ -153,8 +153,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed:
-        item.stash[_FAILED] = True
+    item.stash[_FAILED] = report.failed
     return report
 
 

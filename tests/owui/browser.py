@@ -318,7 +318,7 @@ class ChatPage:
         """Wait for the messages, and until the last answer no longer changes by itself.
 
         Open WebUI puts code blocks and styles in place after the text. An answer that goes
-        on changing, because its program runs, is waited for no longer than it takes to tell.
+        on changing, because its program runs, is waited for no longer than three seconds.
         """
         self.page.wait_for_selector("[id^='message-']", timeout=30 * _SECOND)
         before = self.answer_text()
